@@ -18,6 +18,7 @@
 //	sash.rate_limiting.refunds{policy}                counter, {request}: given back after the answer
 //	sash.rate_limiting.settlements{policy}            counter, {request}: changed to another cost after it
 //	sash.rate_limiting.store_errors{policy}           counter, {error}: a store did not decide
+//	sash.rate_limiting.near_limit{policy,limit}       counter, {request}: left less of the limit than the policy's Near
 //	sash.rate_limiting.full_queues{policy}            counter, {request}: denied for lack of room in a Queue
 //	sash.rate_limiting.unseen_responses{policy}       counter, {request}: charges that stayed, as the handler showed no response
 //	sash.rate_limiting.limit.units{policy,limit}      gauge, {unit}: Count of each limit in force

@@ -111,6 +111,7 @@ type instruments struct {
 	err     error // of making them
 
 	requests     metric.Int64ObservableCounter
+	nears        metric.Int64ObservableCounter
 	others       map[string]metric.Int64Observable // by the name of a tally.Other
 	units, burst metric.Int64ObservableGauge
 	window       metric.Float64ObservableGauge
@@ -125,6 +126,7 @@ func newInstruments(meter metric.Meter, limiter string) (*instruments, error) {
 		stats:   make(map[string]metric.Int64Observable),
 	}
 	i.requests = i.counter("requests", "{request}", "Requests by their result under each of their policies.")
+	i.nears = i.counter("near_limit", "{request}", "Requests that left less of the limit than the share Near of their policy.")
 	for _, other := range tally.Others() {
 		i.others[other.Name] = i.counter(other.Name, "{"+other.Unit+"}", other.Help)
 	}
@@ -171,6 +173,9 @@ func (i *instruments) stat(s tally.Stat) metric.Int64Observable {
 func (i *instruments) observe(o metric.Observer, f *tally.Figures) {
 	for _, c := range f.Decisions {
 		o.ObserveInt64(i.requests, c.N, i.attributes(c.Policy, c.Limit, c.Result.String()))
+	}
+	for _, c := range f.Nears {
+		o.ObserveInt64(i.nears, c.N, i.attributes(c.Policy, c.Limit, ""))
 	}
 	for _, c := range f.Others {
 		o.ObserveInt64(i.others[c.Name], c.N, i.attributes(c.Policy, "", ""))

@@ -16,6 +16,7 @@
 //	sash_refunds_total{policy}                  charges that were given back after the answer
 //	sash_settlements_total{policy}              charges that were changed to another cost after the answer
 //	sash_store_errors_total{policy}             decisions that a store did not make
+//	sash_near_limit_total{policy,limit}         requests that left less of the limit than the policy's Near
 //	sash_full_queues_total{policy}              requests that were denied for lack of room in a Queue
 //	sash_unseen_responses_total{policy}         charges that stayed since the handler showed no response
 //	sash_limit_units{policy,limit}              Count of each limit in force

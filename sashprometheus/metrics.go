@@ -21,9 +21,9 @@ type Metrics struct {
 	limiter string
 	tally   tally.Tally
 
-	decisions, units, window, burst *prometheus.Desc
-	others                          map[string]*prometheus.Desc // by the name of a tally.Other
-	stats                           map[string]*prometheus.Desc // by the name of a tally.Stat
+	decisions, nears, units, window, burst *prometheus.Desc
+	others                                 map[string]*prometheus.Desc // by the name of a tally.Other
+	stats                                  map[string]*prometheus.Desc // by the name of a tally.Stat
 }
 
 // New returns the metrics of the limiter with that name, which is the value of the label
@@ -34,6 +34,7 @@ func New(limiter string) *Metrics {
 		return prometheus.NewDesc("sash_"+name, help, labels, prometheus.Labels{"limiter": limiter})
 	}
 	m.decisions = desc("decisions_total", "Requests by their result under each of their policies.", "policy", "limit", "result")
+	m.nears = desc("near_limit_total", "Requests that left less of the limit than the share Near of their policy.", "policy", "limit")
 	m.units = desc("limit_units", "Units that the limit admits in its window.", "policy", "limit")
 	m.window = desc("limit_window_seconds", "Window of the limit.", "policy", "limit")
 	m.burst = desc("limit_burst_units", "Units that the token bucket admits at once.", "policy", "limit")
@@ -95,7 +96,7 @@ func (m *Metrics) register(r prometheus.Registerer, watch func() error) error {
 
 // Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.decisions, m.units, m.window, m.burst} {
+	for _, d := range []*prometheus.Desc{m.decisions, m.nears, m.units, m.window, m.burst} {
 		descs <- d
 	}
 	for _, d := range m.others {
@@ -117,6 +118,9 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	f := m.tally.Read()
 	for _, c := range f.Decisions {
 		counter(m.decisions, c.N, c.Policy, c.Limit, c.Result.String())
+	}
+	for _, c := range f.Nears {
+		counter(m.nears, c.N, c.Policy, c.Limit)
 	}
 	for _, c := range f.Others {
 		counter(m.others[c.Name], c.N, c.Policy)

@@ -8,8 +8,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/puzpuzpuz/xsync/v3"
-
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
@@ -50,11 +48,6 @@ func clientNamed(policy, identity string) client {
 func (c client) clone() client {
 	c.identity = strings.Clone(c.identity)
 	return c
-}
-
-// newClientMap returns a map of clients whose readers take no lock.
-func newClientMap[V any]() *xsync.MapOf[client, V] {
-	return xsync.NewMapOfWithHasher[client, V](func(c client, seed uint64) uint64 { return c.hash() ^ seed })
 }
 
 // hash returns a hash of c. It costs less than one of all fields by reflection. A fingerprint is a

@@ -31,8 +31,15 @@ import (
 //   - unlogged: the number of denials, since the record before, whose client did not fit
 //     among Size; absent if there were none
 //
+// A Log also writes a record when a request leaves less of a limit than the Near of its policy, and the
+// next one for that client, policy and limit only after the Window of the limit has passed. So it is quiet
+// about a client that hovers about the share. The message is "near limit", and the attributes are policy,
+// shadow, limit, client, by and unlogged. Its clients are told apart if
+// [httplimit.WithEventFingerprints], or [httplimit.WithEventIdentities], also names httplimit.Admitted and
+// httplimit.Settled.
+//
 // All methods are safe for concurrent use. The fields must not be changed once the Log is used,
-// and it must not be copied. An event that is no denial costs a branch. A denial without a record
+// and it must not be copied. An event of neither kind costs two branches. An event without a record
 // takes no lock and allocates nothing, also if its client does not fit. A record costs what the
 // Logger takes. If all of Size clients are remembered, a new one costs a look at each of them,
 // once some may be forgotten.
@@ -45,8 +52,9 @@ type Log struct {
 
 	// Size bounds the number of clients to remember at a time, so it also bounds the number of
 	// records in a window. A client that does not fit has no record, and is counted in the
-	// attribute unlogged. 0 or less means 1000. Each takes about 100 bytes, and
-	// up to 128 more if clients are named.
+	// attribute unlogged. A client counts once for its denials under a policy, and once for each limit of
+	// which it has little left. 0 or less means 1000. Each takes about 150 bytes, and up to 128 more if
+	// clients are named.
 	Size int
 
 	// Clock tells when windows have passed. Nil means [sash.CoarseClock] of 10 milliseconds, which
@@ -63,39 +71,53 @@ type Log struct {
 	begin sync.Once
 	clock sash.Clock // set by begin
 
-	// next has, for each client to remember, the instant from which it may have its next record.
-	next     *xsync.MapOf[client, *atomic.Int64] // set by begin
-	mu       sync.Mutex                          // held by who changes next
-	full     atomic.Int64                        // the instant before which there is no room in next; math.MinInt64: there may be
-	unlogged atomic.Int64                        // clients that did not fit, since the latest record
+	// next has, for each subject to remember, the instant from which it may have its next record.
+	next     *xsync.MapOf[subject, *atomic.Int64] // set by begin
+	mu       sync.Mutex                           // held by who changes next
+	full     atomic.Int64                         // the instant before which there is no room in next; math.MinInt64: there may be
+	unlogged atomic.Int64                         // clients that did not fit, since the latest record
 }
 
 // defaultWindow is the time between records on a client whose event has no limit, which
 // only an event that is not one of httplimit's lacks.
 const defaultWindow = time.Minute
 
+// A subject is what records are about: a client that is denied, or a limit of which it has little left.
+type subject struct {
+	client
+	near sash.Limit // the zero Limit if it is denied
+}
+
 // Observe writes a record of an event if it is a denial, also one by a shadow, and the first of its
-// client and policy in a window. It is for [httplimit.WithObserver], with
-// httplimit.WithEventFingerprints(httplimit.Denied).
+// client and policy in a window; and of each limit in its Near, if it is the first of these. It is for
+// [httplimit.WithObserver], with httplimit.WithEventFingerprints(httplimit.Denied).
 func (l *Log) Observe(e httplimit.Event) {
 	if e.Outcome == httplimit.Denied {
-		l.denied(&e)
+		l.record(&e, sash.Limit{})
+	}
+	for _, limit := range e.Near {
+		l.record(&e, limit)
 	}
 }
 
-func (l *Log) denied(e *httplimit.Event) {
+// record writes a record of the denial e or, unless near is zero, of that limit in its Near.
+func (l *Log) record(e *httplimit.Event, near sash.Limit) {
 	l.begin.Do(l.start)
-	now, c := l.clock.Now(), clientOf(e, l.Name != nil)
-	if next, known := l.next.Load(c); known && now < next.Load() {
+	now, s := l.clock.Now(), subject{clientOf(e, l.Name != nil), near}
+	if next, known := l.next.Load(s); known && now < next.Load() {
 		return
 	}
 	logger := l.Logger
 	if logger == nil {
 		logger = slog.Default()
 	}
+	message, limit := "near limit", near
+	if near == (sash.Limit{}) {
+		message, limit = "request denied", e.Decision.Limit
+	}
 	// A record below the level must not suppress a later one.
-	if logger.Enabled(context.Background(), l.Level) && l.claim(c, now, e.Decision.Limit.Window) {
-		logger.LogAttrs(context.Background(), l.Level, "request denied", l.attributes(e, c)...)
+	if logger.Enabled(context.Background(), l.Level) && l.claim(s, now, limit.Window) {
+		logger.LogAttrs(context.Background(), l.Level, message, l.attributes(e, s.client, limit)...)
 	}
 }
 
@@ -105,13 +127,15 @@ func (l *Log) start() {
 	if l.clock == nil {
 		l.clock = sash.CoarseClock(defaultResolution)
 	}
-	l.next = newClientMap[*atomic.Int64]()
+	l.next = xsync.NewMapOfWithHasher[subject, *atomic.Int64](func(s subject, seed uint64) uint64 {
+		return s.hash() ^ uint64(s.near.Window) ^ seed
+	})
 	l.full.Store(math.MinInt64)
 }
 
-// claim reports whether the record of c is to be written: one call for each client and window is
+// claim reports whether the record of c is to be written: one call for each subject and window is
 // told so. If there is no room for c, none is.
-func (l *Log) claim(c client, now int64, window time.Duration) bool {
+func (l *Log) claim(c subject, now int64, window time.Duration) bool {
 	if window <= 0 {
 		window = defaultWindow
 	}
@@ -138,7 +162,8 @@ func (l *Log) claim(c client, now int64, window time.Duration) bool {
 	}
 	next = new(atomic.Int64)
 	next.Store(until)
-	l.next.Store(c.clone(), next)
+	c.client = c.clone()
+	l.next.Store(c, next)
 	return true
 }
 
@@ -153,7 +178,7 @@ func (l *Log) size() int {
 // any. If not, it sets full to the first instant at which there will be one. The caller holds mu.
 func (l *Log) forget(now int64) (any bool) {
 	earliest := int64(math.MaxInt64)
-	l.next.Range(func(c client, next *atomic.Int64) bool {
+	l.next.Range(func(c subject, next *atomic.Int64) bool {
 		if at := next.Load(); at > now {
 			earliest = min(earliest, at)
 			return true
@@ -169,14 +194,14 @@ func (l *Log) forget(now int64) (any bool) {
 	return any
 }
 
-// attributes returns the attributes of a record.
-func (l *Log) attributes(e *httplimit.Event, c client) []slog.Attr {
+// attributes returns the attributes of a record on c, by a limit.
+func (l *Log) attributes(e *httplimit.Event, c client, limit sash.Limit) []slog.Attr {
 	all := append(make([]slog.Attr, 0, 8), slog.String("policy", c.policy))
 	if e.Shadow {
 		all = append(all, slog.Bool("shadow", true))
 	}
-	all = append(all, slog.String("limit", e.Decision.Limit.String()), slog.String("client", c.name(l.Name)))
-	if e.Decision.RetryAfter != sash.Never {
+	all = append(all, slog.String("limit", limit.String()), slog.String("client", c.name(l.Name)))
+	if e.Outcome == httplimit.Denied && e.Decision.RetryAfter != sash.Never {
 		all = append(all, slog.Duration("retry_after", e.Decision.RetryAfter))
 	}
 	if e.By != "" {

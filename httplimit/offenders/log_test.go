@@ -269,3 +269,29 @@ func TestLog_AllocatesNothingWithoutARecord(t *testing.T) {
 		r.Observe(other)
 	}))
 }
+
+// A client that hovers about the share of a limit has one record in its window, next to the one of a denial.
+func TestLog_WritesTheFirstCrossingOfAWindow(t *testing.T) {
+	r := newRecorder()
+	event := func(limits ...sash.Limit) httplimit.Event {
+		return httplimit.Event{Policy: "api", Outcome: httplimit.Admitted, Fingerprint: 1, Near: limits}
+	}
+	minute, day := sash.PerMinute(5), sash.PerDay(9)
+	for range 3 {
+		r.Observe(event(minute, day))
+		r.Observe(event())
+		r.Observe(denial("api", 1))
+	}
+	require.Equal(t, []string{
+		`level=INFO msg="near limit" policy=api limit="5/1m0s log" client=0000000000000001`,
+		`level=INFO msg="near limit" policy=api limit="9/24h0m0s log" client=0000000000000001`,
+		`level=INFO msg="request denied" policy=api limit="5/1m0s log" client=0000000000000001 retry_after=1s`,
+	}, r.lines())
+	r.clock.Advance(time.Minute)
+	r.Observe(event(minute, day))
+	require.Len(t, r.lines(), 1, "a day has not passed")
+	another := event(minute)
+	another.Fingerprint, another.Outcome, another.Shadow = 2, httplimit.Settled, true
+	r.Observe(another)
+	require.Equal(t, []string{`level=INFO msg="near limit" policy=api shadow=true limit="5/1m0s log" client=0000000000000002`}, r.lines())
+}

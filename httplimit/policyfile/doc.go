@@ -48,6 +48,8 @@
 //     smallest limit that the request has, by the Count or the Burst, and is rounded up; to find it, the
 //     function of [WithPlan] is called once more. A request that would have to leave all of a limit is
 //     never admitted.
+//   - near: a share such as 20%, in whole percent. The observer of the limiter is told of each request that
+//     leaves less than that of a limit.
 //   - unit: text of at most 128 characters.
 //   - skip: a name of [WithSkip], or a mapping with methods, networks or function, a name of
 //     WithSkip. It skips requests with one of the methods, from one of the networks, or for which

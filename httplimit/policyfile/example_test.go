@@ -52,7 +52,7 @@ policies:
 	// Output:
 	// limits.yaml:5:21: policies[0].limits[1]: sash: limit "5000r/day", did you mean "5000/day"?: count "5000r" is not a whole number of 64 bits: invalid limit
 	// limits.yaml:6:10: policies[0].key: nothing is named "adress", did you mean "address"?; known are address, everyone, route; the program adds names by WithKey
-	// limits.yaml:8:5: policies[1].pattrn: unknown field, did you mean "pattern"?; the fields are name, pattern, limits, plan, plans, key, cost, leave, unit, skip, charge, charge-uncertain, settle, queue, shadow
+	// limits.yaml:8:5: policies[1].pattrn: unknown field, did you mean "pattern"?; the fields are name, pattern, limits, plan, plans, key, cost, leave, near, unit, skip, charge, charge-uncertain, settle, queue, shadow
 }
 
 // A signal makes a server read its policies again. The counts of policies that stay are kept. A

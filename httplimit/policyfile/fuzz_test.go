@@ -26,6 +26,7 @@ func FuzzParse(f *testing.F) {
 		"policies: [{name: a, limits: 1/s, key: {address: {trust-hops: 1, read-forwarded: true}}, skip: {networks: '::1', methods: [GET]}}]",
 		"policies: [{name: a, limits: 1/s, key: everyone, plan: {header: P}, plans: {'': 1/s, a: [2/s, 3/h], b: unlimited}}]",
 		"policies: [{name: a, limits: [10/s, 9/m burst 7], key: everyone, leave: {header: C, classes: {a: 20%, '': 5}}}]",
+		"policies: [{name: a, limits: 10/s, key: everyone, near: 20%}, {name: b, limits: 10/s, key: everyone, near: 101%}]",
 		"policies: [{name: a, limits: 9223372036854775807/s, key: everyone, leave: 99%}, {name: b, limits: unlimited, key: everyone, leave: 1%}]",
 		"policies: [{name: a, limits: 0/s, key: everyone, queue: {wait: 1ns, requests: 1}, shadow: true, unit: x, pattern: 'GET a.b/{c...}'}]",
 	} {

@@ -2,7 +2,6 @@ package policyfile
 
 import (
 	"math"
-	"math/bits"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // A leaving is what requests leave of their policy. Its shares follow from the limits of the policy, which
@@ -80,14 +80,19 @@ func (r *reader) amount(v value) (a amount) {
 		a.units, _ = r.int(v, 0, 1<<53)
 		return a
 	}
+	a.percent = r.share(v)
+	return a
+}
+
+// share reads a share from 1% to 100%. It returns 0 if v is none.
+func (r *reader) share(v value) (percent int64) {
 	digits := strings.TrimSuffix(v.text, "%")
 	percent, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || strconv.FormatInt(percent, 10) != digits || percent < 1 || percent > 100 {
+	if !isShare(v) || err != nil || strconv.FormatInt(percent, 10) != digits || percent < 1 || percent > 100 {
 		r.fault(v, "must be a share from 1%% to 100%%, in whole percent, got %v", v)
-		return a
+		return 0
 	}
-	a.percent = percent
-	return a
+	return percent
 }
 
 // compile returns the Leave of p, which has its other fields by now; nil if it leaves nothing.
@@ -115,18 +120,8 @@ func (l *leaving) compile(p *httplimit.Policy) func(*http.Request) int64 {
 				of = planned
 			}
 		}
-		return a.of(of)
+		return window.Share(of, a.percent) // rounded up
 	}
-}
-
-// of returns a share of that many units, rounded up.
-func (a amount) of(units int64) int64 {
-	high, low := bits.Mul64(uint64(units), uint64(a.percent))
-	share, rest := bits.Div64(high, low, 100) // units are less than 1<<63, and so is the share
-	if rest > 0 {
-		share++
-	}
-	return int64(share)
 }
 
 // smallest returns the most units that all limits admit at once: the least Count or, of a token bucket,

@@ -91,3 +91,15 @@ func TestWithLeave_RefusesNamesOfShares(t *testing.T) {
 	require.PanicsWithValue(t, `policyfile: WithLeave: "20%" has a meaning of its own in files`, func() { policyfile.WithLeave("20%", zero) })
 	require.PanicsWithValue(t, "policyfile: WithLeave: must not be given nil", func() { policyfile.WithLeave("a", nil) })
 }
+
+func TestNear_IsAShare(t *testing.T) {
+	policies, err := policyfile.Parse("a.yaml", []byte("policies: [{name: a, key: everyone, limits: 9/s, near: 20%}, {name: b, key: everyone, limits: 9/s}]"))
+	require.NoError(t, err)
+	require.Equal(t, 20, policies[0].Near)
+	require.Zero(t, policies[1].Near)
+	for _, near := range []string{"20", "0%", "101%", "2.5%", "020%", "ours", "[20%]", "{}"} {
+		_, err := policyfile.Parse("limits.yaml", []byte("policies:\n- {name: a, key: everyone, limits: 1/s,\n   near: "+near+"}"))
+		require.ErrorContains(t, err, "limits.yaml:3:", near)
+		require.ErrorContains(t, err, "policies[0].near: must be a share from 1% to 100%, in whole percent, got ", near)
+	}
+}

@@ -63,6 +63,7 @@ func policyFields(p *httplimit.Policy, leave *leaving) []field {
 		{"key", func(r *reader, v value) { p.Key = r.key(v) }, true},
 		{"cost", func(r *reader, v value) { p.Cost = r.cost(v) }, false},
 		{"leave", func(r *reader, v value) { *leave = r.leave(v) }, false},
+		{"near", func(r *reader, v value) { p.Near = int(r.share(v)) }, false},
 		{"unit", func(r *reader, v value) { p.Unit = r.printable(v) }, false},
 		{"skip", func(r *reader, v value) { p.Skip = r.skip(v) }, false},
 		{"charge", func(r *reader, v value) { p.Charge = r.charge(v) }, false},

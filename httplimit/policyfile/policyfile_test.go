@@ -300,7 +300,7 @@ policies:
     pattern: POST login
     key: route
 `), account)
-	require.Equal(t, strings.Split(`limits.yaml:4:5: policies[0].patern: unknown field, did you mean "pattern"?; the fields are name, pattern, limits, plan, plans, key, cost, leave, unit, skip, charge, charge-uncertain, settle, queue, shadow
+	require.Equal(t, strings.Split(`limits.yaml:4:5: policies[0].patern: unknown field, did you mean "pattern"?; the fields are name, pattern, limits, plan, plans, key, cost, leave, near, unit, skip, charge, charge-uncertain, settle, queue, shadow
 limits.yaml:5:21: policies[0].limits[1]: sash: limit "5000r/day", did you mean "5000/day"?: count "5000r" is not a whole number of 64 bits: invalid limit
 limits.yaml:6:10: policies[0].key: nothing is named "acount", did you mean "account"?; known are account, address, everyone, route; the program adds names by WithKey
 limits.yaml:7:19: policies[0].queue.wait: must be a duration of more than 0 such as 250ms, 2s or 1m30s, got 2

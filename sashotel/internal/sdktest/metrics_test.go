@@ -135,8 +135,18 @@ gauge limit.window s {limit=5/1h0m0s log,limiter=api,policy=login} 3600
 updown keys {key} {limiter=api} 5`, points(collect(t, s.reader), false))
 }
 
+// near is a policy that tells when less than 20 % is left.
+var near = httplimit.Policy{Name: "near", Pattern: "/near", Limits: []sash.Limit{sash.PerHour(5)}, Key: httplimit.Everyone(), Near: 20}
+
+func TestMetrics_CountCrossings(t *testing.T) {
+	s := newSite(t, append(onAManualClock(), near)...)
+	require.Contains(t, points(collect(t, s.reader), true), "counter near_limit {request} {limit=5/1h0m0s log,limiter=api,policy=near} 0\n")
+	s.do("GET", "/near", "a", 6)
+	require.Contains(t, points(collect(t, s.reader), true), "counter near_limit {request} {limit=5/1h0m0s log,limiter=api,policy=near} 1\n")
+}
+
 func TestMetrics_AreNamedAndDescribed(t *testing.T) {
-	s := newSite(t, onAManualClock()...)
+	s := newSite(t, append(onAManualClock(), near)...)
 	var names []string
 	for _, m := range collect(t, s.reader) {
 		name, ok := strings.CutPrefix(m.Name, "sash.rate_limiting.")
@@ -145,7 +155,7 @@ func TestMetrics_AreNamedAndDescribed(t *testing.T) {
 		require.NotEmpty(t, m.Unit, m.Name)
 		names = append(names, name)
 	}
-	require.ElementsMatch(t, []string{"requests", "refunds", "settlements", "full_queues", "unseen_responses", "limit.units", "limit.burst", "limit.window", "keys", "waiting_calls",
+	require.ElementsMatch(t, []string{"requests", "refunds", "settlements", "near_limit", "full_queues", "unseen_responses", "limit.units", "limit.burst", "limit.window", "keys", "waiting_calls",
 		"evicted_keys", "sweeps", "displaced_keys", "refused_calls", "shared_calls", "invalid_calls"}, names)
 }
 

@@ -37,7 +37,7 @@ func newSite(t testing.TB) *site {
 	login := httplimit.Policy{Name: "login", Pattern: "POST /login", Limits: []sash.Limit{sash.PerHour(5)}, Key: key,
 		Charge: func(status int) bool { return status == http.StatusUnauthorized },
 		Queue:  httplimit.Queue{Wait: time.Second, Requests: 10}}
-	trial := httplimit.Policy{Name: "trial", Limits: []sash.Limit{sash.PerMinute(2)}, Key: key, Shadow: true}
+	trial := httplimit.Policy{Name: "trial", Limits: []sash.Limit{sash.PerMinute(2)}, Key: key, Shadow: true, Near: 20}
 	return newSiteOf(t, "api", api, login, trial)
 }
 
@@ -102,6 +102,7 @@ sash_limit_window_seconds{limit="10/1s burst 5",policy="api"} 1
 sash_limit_window_seconds{limit="100/1h0m0s",policy="api"} 3600
 sash_limit_window_seconds{limit="2/1m0s log",policy="trial"} 60
 sash_limit_window_seconds{limit="5/1h0m0s log",policy="login"} 3600
+sash_near_limit_total{limit="2/1m0s log",policy="trial"} 2
 sash_refunds_total{policy="login"} 2
 `, values(s.exposition()))
 	require.Equal(t, 1, testutil.CollectAndCount(s.metrics, "sash_limit_burst_units"), "of token buckets only")

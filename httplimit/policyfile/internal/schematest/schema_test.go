@@ -83,6 +83,7 @@ func TestSchema_TakesTheValuesThatAreRead(t *testing.T) {
 			[]string{`"unknown", "plans": {"pro": "1/s"}`, `{"header": "host"}, "plans": {"pro": "1/s"}`, `"named", "plans": {"pro": "1"}`}},
 		{"plans", nil, []string{`{"pro": "1/s"}`}, nil},
 		{"cost", []string{`0`, `1`, `9007199254740992`, `"named"`}, []string{`-1`, `1.5`, `9007199254740993`, `true`, `null`, `""`, `{}`}, []string{`"unknown"`, `1e3`, `1.0`}},
+		{"near", []string{`"1%"`, `"20%"`, `"100%"`}, []string{`"0%"`, `"101%"`, `"020%"`, `"2.5%"`, `"20"`, `20`, `0`, `true`, `["20%"]`}, nil},
 		{"leave", []string{`0`, `20`, `"20%"`, `"1%"`, `"100%"`, `"named"`, `{"header": "X-Class", "classes": {"a b": 5, "c": "99%"}}`},
 			[]string{`-1`, `1.5`, `""`, `"0%"`, `"101%"`, `"a%"`, `"05%"`, `null`, `[]`, `{}`, `{"header": "X"}`, `{"classes": {"a": 1}}`, `{"header": "X", "classes": {}}`,
 				`{"header": "X", "classes": {"": 1}}`, `{"header": "X", "classes": {"a": "named"}}`, `{"header": "X", "classes": {"a": "0%"}}`, `{"header": "X", "classes": {"a": 1}, "c": 1}`},
