@@ -992,6 +992,54 @@ func TestSchedules_Reservations(t *testing.T) {
 	})
 }
 
+// A Commit charges what was used and gives back what was held at one instant, whatever other calls do.
+func TestSchedules_UnitsThatAreHeld(t *testing.T) {
+	withDirectRefunds(t, 0)
+	held := variant{"held", func(n int64) []Limit { return []Limit{AtOnce(n, time.Minute)} }}
+	next := variant{"held and counter", func(n int64) []Limit { return []Limit{AtOnce(n, time.Minute), Per(n+2, time.Minute/2).Counter()} }}
+	for _, kind := range []variant{held, next} {
+		for _, sc := range []scene{
+			{
+				name:   "released",
+				before: taken(1, 0),
+				actors: [][]call{{reserve(2), commit(2)}, {take(2)}},
+				admits: []int64{0, 2},
+				meets:  losses | waits,
+			},
+			{
+				name:   "used more",
+				before: taken(1, 0),
+				actors: [][]call{{reserve(2), commit(4)}, {peek(1), peek(1)}},
+				admits: []int64{0},
+				meets:  waits,
+			},
+			{
+				name:   "and a sweep",
+				before: taken(3, 120),
+				actors: [][]call{{reserve(2), commit(2)}, {sweep()}},
+				admits: []int64{0},
+				meets:  deaths,
+			},
+			{
+				name:   "and a reset",
+				before: taken(1, 0),
+				actors: [][]call{{reserve(2), commit(3)}, {reset()}},
+				admits: []int64{0},
+				meets:  deaths,
+			},
+			{
+				name:   "and a change of limits",
+				before: taken(1, 0),
+				actors: [][]call{{reserve(2), commit(2)}, {setLimits(5)}},
+				admits: []int64{0},
+				meets:  deaths,
+			},
+		} {
+			t.Run(sc.name+"/"+kind.name, func(t *testing.T) { (&play{T: t, scene: sc, kind: kind}).run() })
+		}
+	}
+}
+
 // Calls that insert the same key at the same time count it once under the cap. So none of
 // them finds the table full because of the others, and none evicts the entry that another has
 // just charged.
