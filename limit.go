@@ -318,3 +318,19 @@ func limitFaults(prefix string, limits []Limit) (faults []error) {
 	}
 	return faults
 }
+
+// malformed returns an error that wraps ErrInvalidLimit.
+func malformed(format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, ErrInvalidLimit)...)
+}
+
+// maxQuoted is the greatest number of bytes that a line of a log should quote.
+const maxQuoted = 64
+
+// quote quotes s for an error message. It cuts off what is too long.
+func quote(s string) string {
+	if len(s) > maxQuoted {
+		return strconv.Quote(s[:maxQuoted]) + "..."
+	}
+	return strconv.Quote(s)
+}

@@ -112,17 +112,6 @@ var atATime = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:at once|at a time|at the sa
 // plural matches the s of units by name, but not of ms, which is no plural of m.
 var plural = regexp.MustCompile(`(?i)([a-z]{3})s$`)
 
-// maxQuoted is the greatest number of bytes that a line of a log should quote.
-const maxQuoted = 64
-
-// quote quotes s for an error message. It cuts off what is too long.
-func quote(s string) string {
-	if len(s) > maxQuoted {
-		return strconv.Quote(s[:maxQuoted]) + "..."
-	}
-	return strconv.Quote(s)
-}
-
 // parseLimit is ParseLimit without s and a suggestion in the error.
 func parseLimit(s string) (l Limit, err error) {
 	var p limitParser
@@ -207,11 +196,6 @@ func (p *limitParser) duration(what, text string) time.Duration {
 
 func (p *limitParser) fail(format string, args ...any) {
 	p.err = cmp.Or(p.err, malformed(format, args...))
-}
-
-// malformed returns an error that wraps ErrInvalidLimit.
-func malformed(format string, args ...any) error {
-	return fmt.Errorf(format+": %w", append(args, ErrInvalidLimit)...)
 }
 
 // parseDuration parses a duration of time.ParseDuration, a unit without a number, or a
