@@ -57,8 +57,17 @@ func scriptOf(text string) *Script {
 // server makes all functions of a script at each call.
 type scripts struct{ take, settle *Script }
 
-// letters are the letters by which the scripts know the algorithms.
+// letters are the letters by which the scripts know the algorithms, but for h: what is held is kept in a
+// ring.
 const letters = "tcrp"
+
+// algorithmBit returns the bit of the algorithm of that letter in a set of them.
+func algorithmBit(letter byte) int {
+	if letter == 'h' {
+		letter = 'r'
+	}
+	return 1 << strings.IndexByte(letters, letter)
+}
 
 var (
 	scriptsOf   [1 << len(letters)]*scripts // by the set of algorithms: a bit for each of letters

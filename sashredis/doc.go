@@ -9,9 +9,9 @@
 //	}
 //
 // All algorithms of sash work: [sash.SlidingCounter], [sash.SlidingLog], [sash.SlidingBuckets],
-// [sash.SlidingParts] and [sash.TokenBucket], several limits of a key and several keys, all or
-// nothing, and costs of any size. One script decides a call in one round trip, at the time of the
-// store, in exact integers. So the processes need no synchronized clocks.
+// [sash.SlidingParts], [sash.TokenBucket] and [sash.Concurrency], several limits of a key and several
+// keys, all or nothing, and costs of any size. One script decides a call in one round trip, at the time
+// of the store, in exact integers. So the processes need no synchronized clocks.
 //
 // # What needs no round trip
 //
@@ -26,6 +26,28 @@
 // [Limiter.TakeLeaving] is admitted only if some units remain for more urgent calls of the whole fleet, and
 // [Limiter.TakeUpTo] takes what there is. Both are decided by the store, or denied in-process.
 // [Limiter.WaitLeaving] waits for such units, behind the more urgent calls of its process.
+//
+// # What is under way
+//
+// [sash.AtOnce] limits the units that all processes hold at a time:
+//
+//	limits := []sash.Limit{sash.PerSecond(50), sash.AtOnce(10, time.Minute)}
+//	limiter, err := sashredis.New(conn, limits, sashredis.WithFallback(sashredis.FallbackDeny))
+//	...
+//	r, d := limiter.Reserve(ctx, key, 1)
+//	if d.Allowed {
+//		defer r.Release(context.WithoutCancel(ctx))
+//		...
+//	}
+//
+// A unit is held until its reservation is settled, by [Reservation.Release] or in any other way, and no
+// longer than the lease, by the time of the store. So the units of a process that was killed are back once
+// their leases end, and no earlier. A lease must outlast the work. The unit of a Reserve whose answer was
+// lost, and of a Release whose outcome is not known, is held until its lease ends; and so is each unit of a
+// Take or a Wait, which nothing settles.
+//
+// A unit that one process gives back is there for all at once. So the mirror denies nothing because of such
+// a limit, and no units are leased under one. See [Limiter.Wait] for how a call waits for it.
 //
 // # Consistency
 //

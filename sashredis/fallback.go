@@ -51,6 +51,9 @@ var (
 // So in a window in which the store is away, once or more often, both may admit: at most Count and
 // the shares.
 //
+// Under [sash.AtOnce], the share of what was held in the store when it was heard of last is held here until
+// its leases have ended. What this process holds here is given back here, by its reservation.
+//
 // If [WithLimitsFor] gives a key other limits, it has its share of the earlier ones until nothing
 // that was admitted here counts.
 func FallbackLocal(num, den int64) Fallback { return Fallback{localMode, num, den} }
@@ -258,13 +261,20 @@ func (l *Limiter) seedFrom(e *mirrored, t target) {
 		return pasts
 	})
 	earliest, _ := e.clockBounds(l.local.Now())
-	left := int64(math.MaxInt64)
+	left, held := int64(math.MaxInt64), false
 	for i := range t.rules {
 		r := &t.rules[i]
 		o, _ := r.decide(&v.states[i], 0, max(earliest, e.at), 0)
-		left = min(left, f.share(r.most)-f.shareUp(r.most-o.remaining))
+		if of := f.share(r.most) - f.shareUp(r.most-o.remaining); of < left {
+			left, held = of, r.held
+		}
 	}
 	if more := l.shares.Peek(t.name, 0).Remaining - left; more > 0 {
-		l.shares.Take(t.name, more)
+		if t.holds && !held { // what was used under another limit holds nothing
+			r, _ := l.shares.Reserve(t.name, more)
+			r.Release()
+		} else {
+			l.shares.Take(t.name, more)
+		}
 	}
 }

@@ -231,7 +231,7 @@ func (e *lessee) endLease() *lease {
 // window or bucket in which they were charged.
 func (s *lessees) giveBack(held *lease) (err error) {
 	defer recoverConn(&err)
-	if err = s.settle(context.Background(), held.charge, held.unused); err == nil {
+	if err = s.settle(context.Background(), held.charge, held.granted, held.unused); err == nil {
 		s.stats.returned.Add(held.unused)
 	}
 	return err

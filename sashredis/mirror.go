@@ -18,6 +18,7 @@ import (
 // So a state of the past is a lower bound of the state now. What is used under it only declines
 // with time. So if it denies a call at the latest time that the store's clock may show, then the
 // store would deny it, too. Only a reading of the local clock from before the answer proves nothing.
+// Units that are held may be given back at any time, so a limit of those denies nothing here.
 //
 // A key may be in any slot of one set. Readers load the slots. A writer holds the lock of the
 // set, and replaces whole entries. A nil mirror keeps nothing.
@@ -171,19 +172,19 @@ func (set *mirrorSet) oldest(keep *atomic.Pointer[mirrored]) (oldest *atomic.Poi
 }
 
 // deny sets d to the denial of r, a call for targets, at a reading of the local clock, if that is certain,
-// and reports whether it is. If it is not, d is set to anything. All must be known: the wait is the
-// longest of them.
-func (m *mirror) deny(targets []target, r *request, now int64, d *Decision) bool {
+// and returns for how long it is. If it is not, that is 0, and d is set to anything. All must be known: the
+// wait is the longest of them. That of d also counts units that were held, as if none were given back.
+func (m *mirror) deny(targets []target, r *request, now int64, d *Decision) (certain time.Duration) {
 	var b basis
 	for i := range targets {
 		// An answer may have come since the reading. By an earlier instant than its own, a token bucket
 		// lacks more than it ever did.
 		if !m.basis(&targets[i], now, &b) || now < b.received || !b.decide(r.needs(i), &d.Decision) {
-			return false
+			return 0
 		}
 	}
 	d.By = ByMirror
-	return d.RetryAfter > 0
+	return b.certain
 }
 
 // basis sets b to what decisions on t follow from at a reading of the local clock, and reports whether t is

@@ -37,7 +37,7 @@ func TestMirror_DeniesNothingByAReadingFromBeforeTheAnswer(t *testing.T) {
 		l.mirror.store(k, &mirrored{view: view{at: answered, sent: answered, received: answered, states: []state{c.s}}})
 		var d Decision
 		denies := l.mirror.deny([]target{k}, &request{n: 1}, answered+int64(c.after), &d)
-		require.Equal(t, c.denies, denies, "%v after the answer", c.after)
+		require.Equal(t, c.denies, denies > 0, "%v after the answer", c.after)
 	}
 	require.NoError(t, l.Close())
 }

@@ -84,8 +84,9 @@ func WithHashTag(f func(key string) string) Option {
 //
 // A key keeps its counts if nothing changes but the Count of limits, other than the
 // Count of a [sash.TokenBucket], and the Burst. After any other change, also of one limit of several or of
-// their order, all limits of the key begin anew. [sash.Per] chooses the algorithm by the count:
-// write [sash.Limit.Counter] or [sash.Limit.Log] for limits that change.
+// their order, all limits of the key begin anew. If that is the lease of [sash.AtOnce], up to Count units may
+// be held under each lease, until those of the first are given back or it has ended. [sash.Per] chooses the
+// algorithm by the count: write [sash.Limit.Counter] or [sash.Limit.Log] for limits that change.
 func WithLimitsFor(f func(key string) []sash.Limit) Option {
 	return optionFunc(func(c *config) {
 		c.require(f != nil, "WithLimitsFor: f must not be nil")
@@ -118,6 +119,10 @@ func WithTimeout(d time.Duration) Option {
 // Reset the key or changed its limits; the store has lost counts; its clock was set; or this
 // machine was suspended. Keys of more than 512 bytes are left to the store.
 //
+// Any process may give back units that are held at a time, as [sash.AtOnce] limits them. So the mirror denies
+// nothing because of such a limit, but more than its Count. Denials by the other limits of the key are as
+// certain as ever. Their RetryAfter also counts what was held by the latest answer, until its leases end.
+//
 // Without the server's clock there is no mirror: see [WithCallerClock].
 func WithMirror(keys int) Option {
 	return optionFunc(func(c *config) {
@@ -141,7 +146,8 @@ func WithMirror(keys int) Option {
 // this machine is suspended, units of a lease may be used once more after their window: at most as
 // many as were leased.
 //
-// [sash.SlidingLog] has no leases: its units count from the instant at which they were used. A
+// [sash.SlidingLog] has no leases: its units count from the instant at which they were used. Nor has
+// [sash.AtOnce], nor a key that has one of the two among its limits. A
 // [Limiter.TakeAll], a [Limiter.Reserve], a [Limiter.TakeLeaving] and a [Limiter.TakeUpTo] take no units
 // of a lease: for them there is what the store has left. So units that are leased and not used do not
 // remain for a TakeLeaving, whichever process has leased them. What a Reserve, a TakeLeaving or a TakeUpTo

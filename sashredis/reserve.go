@@ -35,6 +35,9 @@ type reservation struct {
 // store a command or two for each binary digit of the units, however many charges came since. So
 // does each later call on the key, for the digits of the most units that it was given back.
 //
+// Under [sash.AtOnce], the units are held until the reservation is settled or their lease has ended by the
+// time of the store. If the answer to a Reserve is lost, they may be held until then.
+//
 // It costs one round trip. Calls are never decided by the mirror or from a lease. If the fallback
 // decides, the reservation is one of the fallback: it settles nothing in the store.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (Reservation, Decision) {
@@ -71,13 +74,16 @@ func (l *Limiter) reservation(t target, index int, a *answer) Reservation {
 // Commit settles the reservation to actual units. If that is less than was reserved, the
 // difference is given back. If it is more, the difference is charged at the time of the Commit,
 // even past the limit, since it has been spent: later calls wait for it. A negative actual counts
-// as 0. Only the first Commit or Cancel does anything.
+// as 0. Only the first Commit, Cancel or Release does anything.
 //
-// It costs one round trip, unless actual is what was reserved. An error that wraps
+// Under [sash.AtOnce], all units that were reserved are given back, whatever was used, and nothing is charged.
+//
+// It costs one round trip, unless actual is what was reserved and no limit is of units that are held. An
+// error that wraps
 // [ErrUnavailable], or the error of a ctx that had ended before, means that nothing was sent: the
 // reservation may be settled again later. After any other error, the difference may or may not have
-// been settled, and it is not sent again. A request whose client has hung up should settle with
-// [context.WithoutCancel].
+// been settled, and it is not sent again. Units that are held may then be held until their lease ends. A
+// request whose client has hung up should settle with [context.WithoutCancel].
 func (r Reservation) Commit(ctx context.Context, actual int64) error {
 	if r.of == nil || r.of.settled.Load() {
 		return nil
@@ -88,29 +94,40 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 	if !r.of.settled.CompareAndSwap(false, true) {
 		return nil
 	}
-	difference := r.of.n - max(actual, 0)
+	left := r.of.n - max(actual, 0)
+	if left < 0 && (r.of.most == 0 || !r.of.spends) {
+		left = 0 // nothing is ever charged to such a key, or all that is charged is held
+	}
 	r.of.local.Commit(actual)
-	switch {
-	case difference == 0 || r.of.origins == "":
-		return nil
-	case difference < 0 && r.of.most == 0:
-		return nil // nothing is ever charged to such a key
+	if r.of.origins != "" && (left != 0 || r.of.holds && r.of.n > 0) {
+		if err := r.of.limiter.settle(ctx, r.of.charge, r.of.n, left); err != nil {
+			r.of.settled.Store(!errors.Is(err, ErrUnavailable)) // not sent, so it may be tried again
+			return fmt.Errorf("sashredis: Commit of a reservation of key %q: %w", r.of.name, err)
+		}
 	}
-	of := r.of.charge
-	if difference < 0 {
-		of, difference = charge{target: of.target}, -difference
-	}
-	if err := r.of.limiter.settle(ctx, of, min(difference, maxExact)); err != nil {
-		r.of.settled.Store(!errors.Is(err, ErrUnavailable)) // not sent, so it may be tried again
-		return fmt.Errorf("sashredis: Commit of a reservation of key %q: %w", r.of.name, err)
+	if r.of.holds {
+		r.of.limiter.queues.Free(r.of.name, 0) // a call of this process that waits for the key may go on
 	}
 	return nil
+}
+
+// Release is shorthand for Commit of all that was reserved. It is for limits of units that are held at a
+// time, as [sash.AtOnce] makes them, which it gives back. The other limits keep their charges. Its errors are
+// those of Commit, and it costs one round trip if there is such a limit, and else none.
+func (r Reservation) Release(ctx context.Context) error {
+	if r.of == nil {
+		return nil
+	}
+	return r.Commit(ctx, r.of.n)
 }
 
 // Cancel settles the reservation to nothing: the whole charge is given back.
 func (r Reservation) Cancel(ctx context.Context) error { return r.Commit(ctx, 0) }
 
-// settle gives units of a charge back. If its origins are unknown, it charges them.
-func (l *Limiter) settle(ctx context.Context, c charge, units int64) error {
-	return l.change(ctx, c.scripts.settle, c.target, c.scriptLimits(), strconv.FormatInt(units, 10), c.origins, c.token, c.end)
+// settle gives back what is left over of the units of a charge, or charges what was spent past them, if left
+// is below 0. Where they are held, it gives back all of them.
+func (l *Limiter) settle(ctx context.Context, c charge, units, left int64) error {
+	left = max(left, -maxExact)
+	return l.change(ctx, c.scripts.settle, c.target, c.scriptLimits(), strconv.FormatInt(left, 10), c.origins, c.token, c.end,
+		strconv.FormatInt(units, 10))
 }

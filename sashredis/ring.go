@@ -6,9 +6,9 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// A ring is the algorithm of sash.SlidingLog, sash.SlidingBuckets and sash.SlidingParts: the units of
-// each tick. A tick is a microsecond of a log, a bucket or a part. The scripts keep parts in another way,
-// and answer alike for all three.
+// A ring is the algorithm of sash.SlidingLog, sash.SlidingBuckets, sash.SlidingParts and sash.Concurrency:
+// the units of each tick. A tick is a microsecond of a log and where units are held, a bucket or a part. The
+// scripts keep parts in another way, and answer alike for all.
 type ring struct {
 	window.Parts // of a Step of 0 for logs and buckets, whose ticks begin at the same instants for all keys
 	count        int64

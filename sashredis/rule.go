@@ -26,6 +26,7 @@ type rule struct {
 	name     string
 	most     int64         // the greatest number of units that are ever admitted at once
 	leaseFor time.Duration // for how long units may be leased, at most; 0: not at all
+	held     bool          // whether units are held: all of a reservation are back once it is settled
 }
 
 // An algorithm is the arithmetic of a limit on the states that scripts answer. The scripts know it by
@@ -58,15 +59,18 @@ func compile(l sash.Limit) rule {
 		r.algorithm = counter{window.Counter{Count: l.Count, Window: size}}
 		r.text = fmt.Sprintf("c %d %d;", size/microsecond, l.Count)
 		r.name = fmt.Sprintf("c%d", size/microsecond)
-	case sash.SlidingLog, sash.SlidingBuckets, sash.SlidingParts:
+	case sash.SlidingLog, sash.SlidingBuckets, sash.SlidingParts, sash.Concurrency:
 		k := ringOf(l)
 		if k.Length == microsecond {
 			r.leaseFor = 0 // units count from the instant at which they were used
 		}
-		r.algorithm = k
+		r.algorithm, r.held = k, l.Algorithm == sash.Concurrency
 		length, letter, step := k.Length/microsecond, "r", ""
-		if l.Algorithm == sash.SlidingParts {
+		switch l.Algorithm {
+		case sash.SlidingParts:
 			letter, step = "p", fmt.Sprintf(" %d", k.Step/microsecond)
+		case sash.Concurrency:
+			letter = "h"
 		}
 		r.text = fmt.Sprintf("%s %d %d %d%s;", letter, length, k.Life, l.Count, step)
 		r.name = fmt.Sprintf("%s%dx%d", letter, length, k.Life)
@@ -92,6 +96,8 @@ type ruleset struct {
 	limits    string        // as the scripts read them, but for the shift of the key
 	suffix    string        // of the name of a key under them
 	shifted   bool          // the scripts must know the shift of the key
+	holds     bool          // units are held under one of the rules
+	spends    bool          // units spent past a reservation are charged under one of the rules
 	unlimited bool          // there are no rules
 	most      int64         // the greatest number of units that are ever admitted at once
 	leaseFor  time.Duration // the longest lease; 0: there are none
@@ -111,7 +117,8 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 		rs.rules, names = append(rs.rules, r), append(names, r.name)
 		rs.limits += r.text
 		rs.shifted = rs.shifted || l.Algorithm == sash.SlidingParts
-		algorithms |= 1 << strings.IndexByte(letters, r.name[0])
+		rs.holds, rs.spends = rs.holds || r.held, rs.spends || !r.held
+		algorithms |= algorithmBit(r.name[0])
 		rs.most, rs.leaseFor = min(rs.most, r.most), min(rs.leaseFor, r.leaseFor)
 	}
 	if maxAhead > 0 {

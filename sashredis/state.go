@@ -92,6 +92,10 @@ type basis struct {
 	now     int64         // the instant of the decision, by the server's clock
 	charged int64         // units charged since the view
 	early   time.Duration // by how much earlier than now it may be
+
+	// certain is the longest wait that decide has found, of all keys and limits that it has asked, whatever
+	// units that are held are given back.
+	certain time.Duration
 }
 
 // decide joins to d the decision for n units. If d is Allowed, the units are among the charged ones. If
@@ -108,6 +112,9 @@ func (b *basis) decide(n int64, d *sash.Decision) (ok bool) {
 			return false
 		}
 		retryAfter, resetAfter := later(o.retryAfter, b.early), later(o.resetAfter, b.early)
+		if !r.held || o.retryAfter == window.Never {
+			b.certain = max(b.certain, retryAfter)
+		}
 		decides := o.remaining < d.Remaining
 		if !d.Allowed {
 			decides = retryAfter > d.RetryAfter

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/window"
@@ -144,12 +145,11 @@ func (l *Limiter) call(ctx context.Context, targets []target, r request, a *answ
 
 // callUnleased is call without leases. The mirror decides if it is sure, and else the store.
 func (l *Limiter) callUnleased(ctx context.Context, targets []target, r request, a *answer) {
-	denied := false
 	if r.op != reserve { // where a reservation is charged is known only from the store
 		a.call.request, a.at = r, l.quick.Now()
-		denied = l.mirror.deny(targets, &a.call.request, a.at, &a.Decision)
+		a.certain = l.mirror.deny(targets, &a.call.request, a.at, &a.Decision)
 	}
-	if !denied {
+	if a.certain == 0 {
 		*a = l.ask(ctx, l.newWaiting(targets, r))
 	}
 	l.stats.by[a.By].Inc()
@@ -409,6 +409,10 @@ type answer struct {
 	call  call               // its batch is nil unless the store has decided it
 	at    int64              // of a denial by the mirror: the reading of the local clock
 	local []sash.Reservation // of the fallback, one for each key
+
+	// certain is for how long the store is sure to deny the call, by what it or the mirror has answered,
+	// whatever units that are held are given back.
+	certain time.Duration
 }
 
 // basis returns what the decision of the key of that index on c follows from.
@@ -429,12 +433,14 @@ func (c *call) answer() (a answer) {
 			err := nonsense("left out what a denial of %d units follows from", c.needs(i))
 			return answer{Decision: refused(err), call: call{request: c.request}}
 		}
+		a.certain = max(a.certain, b.certain)
 	}
 	if d.Allowed == (d.RetryAfter > 0) {
 		err := fmt.Errorf("sashredis: the server's answer (allowed: %v) does not follow from its state: %w", d.Allowed, ErrServer)
 		return answer{Decision: refused(err), call: call{request: c.request}}
 	}
-	return answer{Decision: Decision{Decision: d}, call: *c}
+	a.Decision, a.call = Decision{Decision: d}, *c
+	return a
 }
 
 // asks returns the units that b asks for, that a lease might have and rs may admit, and the largest cost

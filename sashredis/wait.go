@@ -32,6 +32,11 @@ import (
 // for that clock to be moved.
 //
 // It asks the store once, and again each time that the wait is over which the answer tells.
+//
+// Units that are held at a time, as [sash.AtOnce] limits them, may be given back at any time. So no deadline
+// ends a Wait at once because of them. What this process gives back wakes the call that is first. For what
+// others give back, that call asks the store again after 5 ms, and then each time after twice as long, up to
+// 250 ms; but not before the other limits of the key admit it, nor later than the leases end.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	return l.wait(ctx, key, request{op: take, n: n})
 }
@@ -54,6 +59,7 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	pause := shortestPause
 	// Only the first call for the key asks the store. It claims the key until it leaves the queue,
 	// which wakes the second. One that leaves less may come ahead of it.
 	everything := queue.Claim{Units: queue.Everything}
@@ -69,7 +75,7 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) error {
 			}
 		}
 		var a answer
-		l.callOne(ctx, key, r, &a)
+		t := l.callOne(ctx, key, r, &a)
 		d := &a.Decision
 		switch {
 		case ctx.Err() != nil && (d.By == ByFallback || !d.Allowed):
@@ -85,15 +91,32 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) error {
 		case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):
 			return fmt.Errorf("sashredis: Wait: it may have been charged: %w", d.Err)
 		}
-		if deadline, ok := ctx.Deadline(); ok && l.clock == nil && d.By != ByFallback && d.RetryAfter > time.Until(deadline) {
+		if deadline, ok := ctx.Deadline(); ok && l.clock == nil && d.By != ByFallback && a.certain > time.Until(deadline) {
 			return fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
-				d.RetryAfter, time.Until(deadline), context.DeadlineExceeded)
+				a.certain, time.Until(deadline), context.DeadlineExceeded)
 		}
 		l.queues.End(w, []queue.Claim{everything})
-		if err := l.sleep(ctx, w, d.RetryAfter); err != nil {
+		if err := l.sleep(ctx, w, a.pauseOf(t, &pause)); err != nil {
 			return err
 		}
 	}
+}
+
+// These are the pauses between two looks of a Wait for units that other processes may have given back.
+const (
+	shortestPause = 5 * time.Millisecond
+	longestPause  = 250 * time.Millisecond
+)
+
+// pauseOf returns for how long a Wait for t sleeps after a, a denial. If units of t are held, that is at most
+// pause, which it doubles, unless the other limits are sure to deny the call for longer.
+func (a *answer) pauseOf(t target, pause *time.Duration) time.Duration {
+	if !t.holds {
+		return a.RetryAfter
+	}
+	d := min(a.RetryAfter, max(a.certain, *pause))
+	*pause = min(2**pause, longestPause)
+	return d
 }
 
 // exceeds returns the error of a call that limit never admits.
@@ -104,7 +127,8 @@ func exceeds(limit sash.Limit, r *request) error {
 	return fmt.Errorf("sashredis: Wait: %v never admits %d: %w", limit, r.n, sash.ErrExceedsLimit)
 }
 
-// sleep blocks for d, by the clock that decides, or until w is woken: a call that was ahead of it has ended.
+// sleep blocks for d, by the clock that decides, or until w is woken: a call that was ahead of it has ended,
+// or units that were held are back.
 func (l *Limiter) sleep(ctx context.Context, w *queue.Waiter[string], d time.Duration) error {
 	clock := cmp.Or(l.clock, l.local)
 	due, stop := internals.After(clock, window.Plus(clock.Now(), int64(d)))

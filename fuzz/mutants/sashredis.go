@@ -35,7 +35,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-does-not-know-what-was-overspent", fault: "the mirror tells the wait from before a Commit of more than was reserved",
-		file: "sashredis/limiter.go", old: "\tif err == nil {\n\t\t// A state", new: "\tif err == nil && (s == resetScript || args[2] != \"\") {\n\t\t// A state",
+		file: "sashredis/limiter.go", old: "\tif err == nil {\n\t\t// A state", new: "\tif err == nil && (s == resetScript || args[1][0] != '-') {\n\t\t// A state",
 		tests: "TestMirror_WaitsForWhatACommit",
 	},
 	{
@@ -70,7 +70,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-any-key", fault: "a call on several keys is denied by those that the mirror knows",
-		file: "sashredis/mirror.go", old: "!b.decide(r.needs(i), &d.Decision) {\n\t\t\treturn false\n", new: "!b.decide(r.needs(i), &d.Decision) {\n\t\t\tcontinue\n",
+		file: "sashredis/mirror.go", old: "!b.decide(r.needs(i), &d.Decision) {\n\t\t\treturn 0\n", new: "!b.decide(r.needs(i), &d.Decision) {\n\t\t\tcontinue\n",
 		tests: "TestMirror",
 	},
 	{
@@ -361,7 +361,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-gives-back-what-was-overspent", fault: "units above the estimate are given back",
-		file: "sashredis/reserve.go", old: "of, difference = charge{target: of.target}, -difference", new: "difference = -difference",
+		file: "sashredis/scripts/settle.lua", old: "s.kind.charge(s, -units)", new: "s.kind.giveBack(s, -units, tonumber(origin))",
 		tests: "TestReserve",
 	},
 

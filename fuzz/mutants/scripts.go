@@ -706,12 +706,12 @@ var ofScripts = []mutant{
 	// Settling.
 	{
 		name: "redis-settle-any-token", fault: "units are given back to a key that was reset since",
-		file: "sashredis/scripts/settle.lua", old: "if key.token ~= ARGV[5] then", new: "if key.token == '' then",
+		file: "sashredis/scripts/settle.lua", old: "local known = key.token == ARGV[5]", new: "local known = key.token ~= ''",
 		tests: "TestReserve|TestReset",
 	},
 	{
 		name: "redis-settle-lease-twice", fault: "what is given back of a lease counts as leased",
-		file: "sashredis/scripts/settle.lua", old: "key.leased = math.max(key.leased - units, 0)", new: "key.leased = key.leased - 0",
+		file: "sashredis/scripts/settle.lua", old: "key.leased = math.max(key.leased - left, 0)", new: "key.leased = key.leased - 0",
 		tests: "TestLease|TestScripts",
 	},
 	{
@@ -721,12 +721,12 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-settle-first-limit", fault: "units are given back under the first limit only",
-		file: "sashredis/scripts/settle.lua", old: "  key[i].kind.giveBack(", new: "  key[1].kind.giveBack(",
+		file: "sashredis/scripts/settle.lua", old: "s.kind.giveBack(s, units", new: "key[1].kind.giveBack(key[1], units",
 		tests: "TestReserve",
 	},
 	{
 		name: "redis-settle-spends-nothing", fault: "what was spent past the estimate is not charged",
-		file: "sashredis/scripts/settle.lua", old: "    s.kind.charge(s, units)\n", new: "",
+		file: "sashredis/scripts/settle.lua", old: "    s.kind.charge(s, -units)\n", new: "",
 		tests: "TestReserve",
 	},
 	{

@@ -1,8 +1,8 @@
 -- open returns the key of that name with its states under limits, such as
--- 'c WINDOW COUNT;t WINDOW COUNT BURST;r LENGTH LIFE COUNT;'. A number may follow. A key whose
--- state under one of them is ahead of the time by more windows than that begins anew. In front
--- of limits such as 'p LENGTH LIFE COUNT STEP;' is another number, the shift of the key: their
--- ticks begin that many steps earlier.
+-- 'c WINDOW COUNT;t WINDOW COUNT BURST;r LENGTH LIFE COUNT;h LENGTH LIFE COUNT;'. A number may
+-- follow. A key whose state under one of them is ahead of the time by more windows than that begins
+-- anew. In front of limits such as 'p LENGTH LIFE COUNT STEP;' is another number, the shift of the
+-- key: their ticks begin that many steps earlier.
 --
 -- What a key holds but for the members of rings is one text: the state under each limit, the
 -- token of its first reservation, and its lease. Each ends with a semicolon. The text is the
@@ -10,9 +10,9 @@
 local function open(name, limits)
   local key = {name = name, token = '', leaseEnd = -BASE, leased = 0, lessees = 0}
   for kind, a, b, c, step in gmatch(limits, '(%a) (%d+) (%d+) ?(%d*) ?(%d*);') do
-    local s = {kind = kinds[kind], key = key, a = tonumber(a), b = tonumber(b), c = tonumber(c)}
+    local s = {kind = kinds[kind], key = key, a = tonumber(a), b = tonumber(b), c = tonumber(c), held = kind == 'h'}
     s.early = step ~= '' and step * string.match(limits, '^%d+') or 0
-    if kind == 'r' then
+    if s.kind.sorted then
       key.sorted, s.letter = true, string.char(48 + #key)
     end
     key[#key + 1] = s

@@ -1,4 +1,4 @@
--- SlidingLog and SlidingBuckets.
+-- SlidingLog, SlidingBuckets and Concurrency.
 --
 -- The key is a sorted set, and the units charged in a tick are a member: the letter of the
 -- limit, the tick, and the units charged up to its end since ever, modulo 2^52. All scores
@@ -12,8 +12,10 @@
 -- ticks is told by counting the members of each power there. A tick of which all units were
 -- given back has no member, unless it is the newest. Its units are then charged in the tick
 -- after it, and given back there. Only a key with a token has given back anything.
-local ring = {}
-kinds.r = ring
+--
+-- Concurrency is a log of the units that are held. What differs is only what a settlement gives back.
+local ring = {sorted = true}
+kinds.r, kinds.h = ring, ring
 countTicks(ring)
 
 local function digits(tick) return format('%016.0f', tick + BASE) end
@@ -161,7 +163,9 @@ function ring.giveBack(s, units, tick)
   end
   local charged, before = raw(s, members[1], tick), givenBack(s, tick, tick)
   units = math.min(units, between(charged, before))
-  if units == s.used then -- no unit is left: the key forgets the time that it has seen
+  -- If no unit is left at the time of the newest charge, the key forgets that time. A unit that does not
+  -- count any more may have counted then.
+  if units == s.used and not (s.before and parse(s.before) > s.newest - s.b) then
     redis.call('ZREMRANGEBYLEX', key, '[' .. s.letter, '(' .. s.letter .. '~~')
   elseif members[2] and units == between(charged, before) then -- the member goes, and the next has its units
     local following = parse(members[2])

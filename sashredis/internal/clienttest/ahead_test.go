@@ -18,7 +18,7 @@ import (
 // limitsAhead are limits of each kind, and some together.
 var limitsAhead = [][]sash.Limit{
 	{sash.PerMinute(10).Counter()}, {sash.PerMinute(10).Log()}, {sash.PerMinute(10).Buckets(10 * time.Second)},
-	{sash.PerMinute(10).TokenBucket(10)}, {sash.PerMinute(10).Parts()}, {sash.PerMinute(10).Log(), sash.PerMinute(10).Counter(), sash.PerHour(300).TokenBucket(20)},
+	{sash.AtOnce(10, time.Minute)}, {sash.PerMinute(10).TokenBucket(10)}, {sash.PerMinute(10).Parts()}, {sash.PerMinute(10).Log(), sash.PerMinute(10).Counter(), sash.PerHour(300).TokenBucket(20)},
 }
 
 // A key that was charged while the store's clock was ahead waits until the clock has caught up.

@@ -176,7 +176,8 @@ var kinds = map[string][]sash.Algorithm{
 	"buckets":       {sash.SlidingBuckets},
 	"token buckets": {sash.TokenBucket},
 	"parts":         {sash.SlidingParts},
-	"mixed":         {sash.SlidingCounter, sash.SlidingLog, sash.SlidingBuckets, sash.TokenBucket, sash.SlidingParts},
+	"at once":       {sash.Concurrency},
+	"mixed":         {sash.SlidingCounter, sash.SlidingLog, sash.SlidingBuckets, sash.TokenBucket, sash.SlidingParts, sash.Concurrency},
 }
 
 // A store gives the answers of package sash, to the nanosecond: any limits up to their bounds,

@@ -110,13 +110,14 @@ func leaveNothing(t *testing.T) {
 // The keys of a storm, and their limits. None of them admits less when time passes, and none but
 // the last is ever full.
 var (
-	stormKeys   = []string{"counter", "log", "buckets", "bucket", "parts", "several", "full"}
+	stormKeys   = []string{"counter", "log", "buckets", "bucket", "parts", "held", "several", "full"}
 	stormLimits = map[string][]sash.Limit{
 		"counter": {sash.Per(100_000, year).Counter()},
 		"log":     {sash.Per(100_000, year).Log()},
 		"buckets": {sash.Per(100_000, year).Buckets(24 * time.Hour)},
 		"bucket":  {sash.Per(1000, year).TokenBucket(50_000)}, // one unit in 9 hours
 		"parts":   {sash.Per(100_000, year).Parts()},
+		"held":    {sash.AtOnce(100_000, year)},
 		"several": {sash.Per(100_000, year).Counter(), sash.Per(200_000, year).Buckets(24 * time.Hour)},
 		"full":    {sash.Per(25, year).Counter()},
 	}
@@ -442,6 +443,8 @@ func (s *storm) settle(ctx context.Context, rng *rand.Rand) {
 	none, unsure := s.outcome(err)
 	switch {
 	case none:
+	case h.key == "held": // all of it is back, whatever was used
+		a.gaveBack(h.n, h.generation, unsure)
 	case actual > h.n:
 		a.charged(actual-h.n, unsure)
 	default:

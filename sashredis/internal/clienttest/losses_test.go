@@ -26,6 +26,7 @@ var lossyLimits = map[string][]sash.Limit{
 	"buckets": {sash.Per(60, year).Buckets(24 * time.Hour)},
 	"bucket":  {sash.Per(60, year).TokenBucket(60)},
 	"parts":   {sash.Per(60, year).Parts()},
+	"held":    {sash.AtOnce(60, year)},
 }
 
 const lossyCount = 60
@@ -232,7 +233,11 @@ func TestFaults_SlotMigration(t *testing.T) {
 			assert.NoError(t, d.Err, "key %q", key)
 			assert.NoError(t, first.Commit(ctx, 1), "key %q", key)
 			assert.NoError(t, second.Cancel(ctx), "key %q", key)
-			assert.Equal(t, int64(5), chargedTo(t, conn, i%2 == 1, tag...)(key), "key %q", key)
+			want := int64(5)
+			if key == "held" {
+				want = 4 // a Commit gives all back
+			}
+			assert.Equal(t, want, chargedTo(t, conn, i%2 == 1, tag...)(key), "key %q", key)
 			assert.NoError(t, l.Reset(ctx, key))
 			nodes[1].Command("CLUSTER", "SETSLOT", slot, "STABLE")
 			nodes[0].Command("CLUSTER", "SETSLOT", slot, "STABLE")

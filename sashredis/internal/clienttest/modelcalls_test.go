@@ -21,22 +21,23 @@ type modelCall struct {
 
 // modelCalls are all public calls, and the events.
 var modelCalls = map[string]modelCall{
-	"Allow":              {weight: 4, do: (*program).allow},
-	"Take":               {weight: 30, do: (*program).take},
-	"Peek":               {weight: 6, do: (*program).peek},
-	"TakeLeaving":        {weight: 8, do: (*program).takeLeaving},
-	"TakeUpTo":           {weight: 8, do: (*program).takeUpTo},
-	"TakeAll":            {weight: 8, do: (*program).takeAll},
-	"PeekAll":            {weight: 3, do: (*program).peekAll},
-	"Wait":               {weight: 6, do: (*program).wait},
-	"WaitLeaving":        {weight: 4, do: (*program).waitLeaving},
-	"Reserve":            {weight: 10, do: (*program).reserve},
-	"ReserveLeaving":     {weight: 4, do: (*program).reserveLeaving},
-	"Reservation.Commit": {weight: 8, do: (*program).settle},
-	"Reservation.Cancel": {weight: 3, do: (*program).cancel},
-	"Reset":              {weight: 4, do: (*program).reset},
-	"Stats":              {weight: 1, do: (*program).stats},
-	"Close":              {weight: 1, do: func(_ *program, q *process, _ *rand.Rand) { q.closes() }},
+	"Allow":               {weight: 4, do: (*program).allow},
+	"Take":                {weight: 30, do: (*program).take},
+	"Peek":                {weight: 6, do: (*program).peek},
+	"TakeLeaving":         {weight: 8, do: (*program).takeLeaving},
+	"TakeUpTo":            {weight: 8, do: (*program).takeUpTo},
+	"TakeAll":             {weight: 8, do: (*program).takeAll},
+	"PeekAll":             {weight: 3, do: (*program).peekAll},
+	"Wait":                {weight: 6, do: (*program).wait},
+	"WaitLeaving":         {weight: 4, do: (*program).waitLeaving},
+	"Reserve":             {weight: 10, do: (*program).reserve},
+	"ReserveLeaving":      {weight: 4, do: (*program).reserveLeaving},
+	"Reservation.Commit":  {weight: 8, do: (*program).settle},
+	"Reservation.Cancel":  {weight: 3, do: (*program).cancel},
+	"Reservation.Release": {weight: 6, do: (*program).release},
+	"Reset":               {weight: 4, do: (*program).reset},
+	"Stats":               {weight: 1, do: (*program).stats},
+	"Close":               {weight: 1, do: func(_ *program, q *process, _ *rand.Rand) { q.closes() }},
 
 	"a while":         {weight: 10, do: func(*program, *process, *rand.Rand) {}},
 	"weather":         {weight: 8, do: (*program).changeWeather},
@@ -277,6 +278,7 @@ func (p *program) waitFor(q *process, r *rand.Rand, what string, leave int64, ca
 			}
 			return
 		}
+		a.gaveUp(ctx, err)
 		a.presumes(func(s *slot) bool { return s.delivered && !s.admitted })
 		if err == nil {
 			a.guess(true)
@@ -321,11 +323,12 @@ func (p *program) reserveLeaving(q *process, r *rand.Rand) {
 	})
 }
 
-func (p *program) settle(_ *process, r *rand.Rand) { p.commit(r, false) }
-func (p *program) cancel(_ *process, r *rand.Rand) { p.commit(r, true) }
+func (p *program) settle(_ *process, r *rand.Rand)  { p.commit(r, "Commit") }
+func (p *program) cancel(_ *process, r *rand.Rand)  { p.commit(r, "Cancel") }
+func (p *program) release(_ *process, r *rand.Rand) { p.commit(r, "Release") }
 
-// commit settles a reservation.
-func (p *program) commit(r *rand.Rand, cancels bool) {
+// commit settles a reservation by that call.
+func (p *program) commit(r *rand.Rand, call string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.held) == 0 {
@@ -336,11 +339,14 @@ func (p *program) commit(r *rand.Rand, cancels bool) {
 		return
 	}
 	h.busy, h.actual = true, 0
-	if !cancels {
+	switch call {
+	case "Commit":
 		h.actual = r.Int64N(h.n+1) + h.n*int64(r.IntN(3)/2) - int64(r.IntN(20)/19)
+	case "Release":
+		h.actual = h.n
 	}
 	ctx, cancel := p.context(h.by, r, false)
-	a := h.by.ask("Commit", nil, h.actual, false, false)
+	a := h.by.ask(call, nil, h.actual, false, false)
 	actual := h.actual
 	h.actual = max(h.actual, 0)
 	p.background(a, func() {
@@ -348,10 +354,13 @@ func (p *program) commit(r *rand.Rand, cancels bool) {
 		ended := ctx.Err() != nil
 		settling := context.WithValue(ctx, settling{}, h)
 		var err error
-		if cancels {
-			err = h.Cancel(settling)
-		} else {
+		switch call {
+		case "Commit":
 			err = h.Commit(settling, actual)
+		case "Cancel":
+			err = h.Cancel(settling)
+		case "Release":
+			err = h.Release(settling)
 		}
 		a.intime(ctx, 1)
 		p.mu.Lock()
@@ -364,7 +373,7 @@ func (p *program) commit(r *rand.Rand, cancels bool) {
 // settles checks how a settlement has ended.
 func (h *held) settles(a *asked, err error, ended bool) {
 	unsent := err != nil && (errors.Is(err, sashredis.ErrUnavailable) || ended)
-	if ended && err == nil && h.n != h.actual && h.ofStore && !h.ran {
+	if ended && err == nil && h.sends() && !h.ran {
 		a.fails("%s: its context had ended, and it is not sent", a)
 	}
 	if !unsent && !h.ofStore {
@@ -373,7 +382,7 @@ func (h *held) settles(a *asked, err error, ended bool) {
 	if errors.Is(err, sashredis.ErrUnavailable) && !a.mayBeOpen() {
 		a.fails("%s: %v after %d failures of the store in a row", a, err, a.inARow)
 	}
-	if err == nil && h.ofStore && h.n != h.actual && !h.ran && h.n > 0 {
+	if err == nil && h.sends() && !h.ran {
 		a.fails("%s: it is settled, and nothing was sent", a)
 	}
 	if unsent && !h.ran {
@@ -570,7 +579,7 @@ func (p *program) many(q *process, r *rand.Rand) {
 		a := q.begins("Take", []string{name}, 1, true, false)
 		ok = p.guarded(a, func() { a.checks(ctx, q.Take(ctx, name, 1)) })
 	}
-	p.commit(r, true)
+	p.commit(r, "Cancel")
 }
 
 // comeAndGo lets the store be away several times, while a process goes on to take.
@@ -601,7 +610,7 @@ func (p *program) holds(a *asked, reservation sashredis.Reservation, d sashredis
 	if !d.Allowed || a.unlimited {
 		return
 	}
-	h := &held{Reservation: reservation, by: a.process, n: a.n, local: a.local, ofStore: s != nil, key: a.keys[0]}
+	h := &held{Reservation: reservation, by: a.process, n: a.n, limits: a.limits[0], local: a.local, ofStore: s != nil, key: a.keys[0]}
 	if s != nil {
 		h.exact, h.used = s.exact, s.used
 		if len(s.reserved) > 0 {

@@ -228,29 +228,30 @@ func (a *asked) considers() reference.Verdict {
 	return a.table.Leaving(a.leave).Consider(a.world.now()*1000, n, a.keys...)
 }
 
-// byMirror checks a denial by the mirror: the store would deny, too, unless the keys have become less
-// in another way than with time since the process has heard of them.
+// byMirror checks a denial by the mirror: the store would deny, too, whatever units that are held are given
+// back, unless the keys have become less in another way than by these and with time since the process has
+// heard of them.
 func (a *asked) byMirror(d sashredis.Decision) (fault string) {
-	sole := true
+	sole, freed := true, false
 	age := time.Duration(0)
 	for _, key := range a.keys {
 		k, known := a.key(key), a.known[key]
 		if k.inexact || k.less > known.seq {
 			return ""
 		}
-		sole = sole && k.heardOfAll(a.process)
+		sole, freed = sole && k.heardOfAll(a.process), freed || k.freed > known.seq
 		age = max(age, time.Since(known.heard))
 	}
 	v := a.considers()
-	if d.Allowed || d.Err != nil || v.Allowed {
-		return "the store would admit it"
+	if d.Allowed || d.Err != nil || v.Allowed || v.LeastWait() == 0 {
+		return "the store might admit it"
 	}
 	if !sole || a.back {
 		return ""
 	}
 	const rounding = int64(time.Microsecond) - 1 // of the store's reading, which v is told by
 	slack := int64(2*a.timeout + age/1000 + 2*time.Microsecond)
-	if got := int64(d.RetryAfter); !v.AdmitsAfter(max(got, got+rounding)) || v.AdmitsAfter(got-slack-1) {
+	if got := int64(d.RetryAfter); !v.AdmitsAfter(max(got, got+rounding)) || !freed && v.AdmitsAfter(got-slack-1) {
 		return fmt.Sprintf("by all that the process knows, its wait is %v", time.Duration(v.Answer().RetryAfter))
 	}
 	return ""
@@ -281,6 +282,25 @@ func (a *asked) byLease(d sashredis.Decision) (fault string) {
 		return ""
 	}
 	return "no lease has as many units"
+}
+
+// gaveUp checks that a Wait which has ended with err was sure not to be admitted before its deadline, whatever
+// units that are held are given back, if that is why it has ended.
+func (a *asked) gaveUp(ctx context.Context, err error) {
+	if err == nil || !strings.Contains(err.Error(), "at the earliest") {
+		return
+	}
+	k := a.key(a.keys[0])
+	known := a.known[k.name]
+	if k.inexact || k.less > known.seq || a.back {
+		return
+	}
+	deadline, _ := ctx.Deadline()
+	left, age := time.Until(deadline), time.Since(known.heard)
+	slack := 2*a.timeout + (left+age)/1000 + 2*time.Microsecond
+	if least := a.considers().LeastWait(); time.Duration(least) < left-slack {
+		a.fails("%s -> %v: it may be admitted in %v", a, err, time.Duration(least))
+	}
 }
 
 // mayPrecede reports whether what a process now does for a may have come before what it did at t:

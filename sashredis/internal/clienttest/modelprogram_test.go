@@ -150,6 +150,7 @@ type held struct {
 	sashredis.Reservation
 	by        *process
 	key       string
+	limits    []sash.Limit
 	n, actual int64
 	reserved  reference.Reservation
 	used      reference.Reservation
@@ -159,6 +160,18 @@ type held struct {
 	ran       bool
 	busy      bool
 }
+
+// left returns the units that are left over of h; below 0, those that were spent past it and are charged.
+func (h *held) left() int64 {
+	left := h.n - h.actual
+	if left < 0 && !slices.ContainsFunc(h.limits, func(l sash.Limit) bool { return l.Algorithm != sash.Concurrency }) {
+		return 0
+	}
+	return left
+}
+
+// sends reports whether h is settled in the store.
+func (h *held) sends() bool { return h.ofStore && (h.left() != 0 || h.n > 0 && holds(h.limits)) }
 
 type userPanic struct{ seed uint64 }
 
@@ -250,7 +263,7 @@ func (p *program) newLimits(r *rand.Rand) (limits []sash.Limit) {
 		}
 		window := (p.scale/2 + time.Duration(r.Int64N(int64(p.scale)))).Truncate(time.Microsecond)
 		l := sash.Per(count, window)
-		switch r.IntN(5) {
+		switch r.IntN(6) {
 		case 0:
 			l = l.Counter()
 		case 1:
@@ -265,6 +278,8 @@ func (p *program) newLimits(r *rand.Rand) (limits []sash.Limit) {
 			if r.IntN(2) == 0 { // any other window is most often of fewer parts
 				l.Window = max(window/(16*time.Microsecond), 1) * 16 * time.Microsecond
 			}
+		case 5:
+			l = sash.AtOnce(count, window)
 		}
 		limits = append(limits, l)
 	}

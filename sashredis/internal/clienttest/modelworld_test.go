@@ -49,6 +49,7 @@ type keyState struct {
 	name     string
 	known    string           // its name to the processes, which does not lie in the memory of a request
 	less     int              // the latest event by which it became less than charges tell
+	freed    int              // the latest by which nothing but units that are held were given back
 	charged  map[*process]int // the latest charge of each process
 	unheard  map[*process]int // charges that it has not heard of
 	leased   bool             // it was leased
@@ -114,7 +115,7 @@ type request struct {
 	// Set once it has run.
 	slots   []*slot
 	grant   *grant
-	settled bool // it gives back
+	settled bool // it gives back, and charges nothing
 	spends  bool // it charges what was spent past a reservation
 	reset   bool
 	seq     int
@@ -191,7 +192,7 @@ func (k *keyState) heardOfAll(p *process) bool {
 // scriptKind returns what a script does, as its first comments say.
 func scriptKind(s *sashredis.Script) string {
 	for kind, text := range map[string]string{
-		"take": "-- Decides calls on keys", "settle": "-- Gives units of an earlier charge back",
+		"take": "-- Decides calls on keys", "settle": "-- Settles units that were charged",
 		"reset": "-- Forgets a key", "ping": "-- Returns the time, and reads no key",
 	} {
 		if strings.Contains(s.Text(), text) {
@@ -446,41 +447,44 @@ func (w *world) settled(r *request, at int64) {
 	if !w.knows(key, r.args[1], at) {
 		return
 	}
-	units, _ := strconv.ParseInt(r.args[2], 10, 64)
-	r.settled = r.args[3] != ""
-	if r.settled {
+	left, _ := strconv.ParseInt(r.args[2], 10, 64)
+	r.settled, r.spends = left >= 0, left < 0
+	switch {
+	case left > 0:
 		w.becomesLess(key, r)
 		w.key(key).gaveBack = w.key(key).gaveBack || w.hasBucket(r.args[1])
-	} else {
-		r.spends = true
+	case holds(w.limits[r.args[1]]):
+		w.key(key).freed = r.seq
+	}
+	if r.spends {
 		w.key(key).charges(r.by, r.seq)
 		for _, g := range w.grants {
 			g.exceeded = g.exceeded || g.key == key
 		}
 	}
 	if most := w.mayTouch(r.args[1]); r.settled && w.store.touched > most {
-		w.fails("giving %d units of %q back touches %d members, and may touch %d", units, key, w.store.touched, most)
+		w.fails("giving %d units of %q back touches %d members, and may touch %d", left, key, w.store.touched, most)
 	}
 	if h, ok := r.ctx.Value(settling{}).(*held); ok {
 		if h.ran {
 			w.fails("a reservation is settled twice")
 		}
-		if h.ran = true; h.key != key || r.settled != (h.actual < h.n) || units != max(h.n-h.actual, h.actual-h.n) {
-			w.fails("%d units of %q are settled, of a reservation of %d of %q that has cost %d", units, key, h.n, h.key, h.actual)
+		if h.ran = true; h.key != key || left != h.left() || r.args[6] != strconv.FormatInt(h.n, 10) {
+			w.fails("%d units of %q are settled, of a reservation of %d of %q that has cost %d", left, key, h.n, h.key, h.actual)
 		}
 		switch {
 		case w.key(key).inexact:
 		case h.exact:
 			w.table.Settle(at*1000, h.reserved, h.actual)
 		case r.spends: // the key has been forgotten since, and is exact again
-			w.table.Spend(at*1000, units, key)
+			w.table.Spend(at*1000, -left, key)
 		}
 		if k := w.key(key); k.uses != nil {
 			k.uses.Settle(at*1000, h.used, h.actual)
 		}
 		return
 	}
-	w.returned(r, key, at, units)
+	w.returned(r, key, at, left)
 }
 
 // mayTouch returns how many members the server reads and writes at most for what is given back
@@ -539,6 +543,11 @@ func (w *world) delivers(r *request) {
 	}
 }
 
+// holds reports whether units are held under one of limits.
+func holds(limits []sash.Limit) bool {
+	return slices.ContainsFunc(limits, func(l sash.Limit) bool { return l.Algorithm == sash.Concurrency })
+}
+
 // knowledge is what a process has last heard of a key.
 type knowledge struct {
 	seq   int
@@ -552,7 +561,8 @@ func modelLimits(limits []sash.Limit) []reference.Limit {
 	for i, l := range limits {
 		model[i] = reference.Limit{
 			Unlimited: l == sash.Unlimited(),
-			Log:       l.Algorithm == sash.SlidingLog, Parts: l.Algorithm == sash.SlidingParts, Micros: l.Algorithm == sash.SlidingParts,
+			Log:       l.Algorithm == sash.SlidingLog || l.Algorithm == sash.Concurrency, Held: l.Algorithm == sash.Concurrency,
+			Parts: l.Algorithm == sash.SlidingParts, Micros: l.Algorithm == sash.SlidingParts,
 			Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
 		}
 	}
@@ -600,8 +610,12 @@ func wire(name string, limits []sash.Limit) (text, suffix string) {
 		default:
 			length := max(l.Precision.Microseconds(), 1)
 			life := (micros + length - 1) / length
-			text += fmt.Sprintf("r %d %d %d;", length, life, l.Count)
-			suffix += fmt.Sprintf("r%dx%d", length, life)
+			letter := "r"
+			if l.Algorithm == sash.Concurrency {
+				letter = "h"
+			}
+			text += fmt.Sprintf("%s %d %d %d;", letter, length, life, l.Count)
+			suffix += fmt.Sprintf("%s%dx%d", letter, length, life)
 		}
 	}
 	return shift + text, strings.Replace(suffix, ",", ":", 1)

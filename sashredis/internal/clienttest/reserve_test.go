@@ -45,8 +45,11 @@ func TestReserve_EqualsThatOfSash(t *testing.T) {
 							j := r.IntN(len(reservations))
 							o := reservations[j]
 							actual := max(o.n+r.Int64N(2*o.n+2)-o.n-1, 0)
-							if r.IntN(4) == 0 {
+							switch r.IntN(4) {
+							case 0:
 								actual = r.Int64N(o.n + 1)
+							case 1: // as Release does
+								actual = o.n
 							}
 							calls = append(calls, fmt.Sprintf("%d: Commit(%d) of %d", r.clock.Now(), actual, o.n))
 							o.here.Commit(actual)

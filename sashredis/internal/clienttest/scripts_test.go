@@ -29,10 +29,11 @@ var limitsOfEachKind = map[string][]sash.Limit{
 	"buckets":      {sash.Per(1000, 3*time.Hour).Buckets(time.Hour)},
 	"token bucket": {sash.Per(1000, 3*time.Hour).TokenBucket(3000)},
 	"parts":        {sash.Per(1000, 30*time.Hour).Parts()},
+	"at once":      {sash.AtOnce(1000, 3*time.Hour)},
 	"wide bucket":  {sash.Per(1<<49, 3*time.Hour).TokenBucket(1 << 50)},
 	"several": {
 		sash.Per(1000, 3*time.Hour).Counter(), sash.PerDay(5000).Log(),
-		sash.PerHour(100).TokenBucket(1000), sash.PerDay(9000).Buckets(7 * time.Hour),
+		sash.PerHour(100).TokenBucket(1000), sash.PerDay(9000).Buckets(7 * time.Hour), sash.AtOnce(2000, 3*time.Hour),
 	},
 }
 
@@ -112,10 +113,16 @@ func (s *watchedServer) eachCall(t *testing.T, limits []sash.Limit, check func(c
 	take("another Reserve", d)
 	require.NoError(t, r.Commit(ctx, 7))
 	check("Commit of more")
+	r, d = l.Reserve(ctx, "a", 5)
+	take("a third Reserve", d)
+	require.NoError(t, r.Release(ctx))
+	if holds(limits) {
+		check("Release")
+	}
 	require.NoError(t, l.Reset(ctx, "a"))
 	check("Reset")
 	for _, limit := range limits {
-		if limit.Algorithm == sash.SlidingLog {
+		if limit.Algorithm == sash.SlidingLog || limit.Algorithm == sash.Concurrency {
 			return
 		}
 	}
@@ -164,6 +171,7 @@ func TestScripts_KeysExpireAtAnInstant(t *testing.T) {
 			return (now/3001234 + 2) * 3001234
 		}},
 		"log":     {sash.Per(1000, 3001234*time.Microsecond).Log(), 7, func(now int64) int64 { return now + 3001234 }},
+		"at once": {sash.AtOnce(1000, 3001234*time.Microsecond), 7, func(now int64) int64 { return now + 3001234 }},
 		"buckets": {sash.Per(1000, 3001234*time.Microsecond).Buckets(1000123 * time.Microsecond), 7, func(now int64) int64 { return (now/1000123 + 4) * 1000123 }},
 		"parts": {sash.Per(1000, 3001232*time.Microsecond).Parts(), 7, func(now int64) int64 {
 			const part, early = 187577, 187577 / 64 * 27 // the shift of "a" is 27
@@ -295,7 +303,7 @@ func TestScripts_RefuseWhatIsNotTheirs(t *testing.T) {
 // sorted reports whether a key under limits is a sorted set.
 func (s *watchedServer) sorted(limits []sash.Limit) bool {
 	for _, l := range limits {
-		if l.Algorithm == sash.SlidingLog || l.Algorithm == sash.SlidingBuckets {
+		if l.Algorithm == sash.SlidingLog || l.Algorithm == sash.SlidingBuckets || l.Algorithm == sash.Concurrency {
 			return true
 		}
 	}
@@ -574,6 +582,28 @@ func TestScripts_ARefundMovesNoWindow(t *testing.T) {
 		p.clock.Set(int64(800 * time.Millisecond))
 		p.take(t, 12)
 		p.take(t, 1)
+	})
+}
+
+// A key to which all is given back that counts goes on from its newest charge, if older units counted then.
+// So a late reading finds them again, as package sash does.
+func TestScripts_ARefundForgetsNoTimeOfOtherUnits(t *testing.T) {
+	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
+		for i, limit := range []sash.Limit{sash.Per(20, 10*time.Second).Log(), sash.Per(20, 10*time.Second).Buckets(time.Second), sash.AtOnce(20, 10*time.Second)} {
+			p := newPair(t, conn, limit)
+			require.NoError(t, p.store.Reset(context.Background(), "a"), "%d", i)
+			p.take(t, 4)
+			p.clock.Set(int64(5 * time.Second))
+			o := p.reserve(t, 9)
+			p.clock.Set(int64(12 * time.Second))
+			p.commit(t, o, 0)
+			p.clock.Set(int64(time.Second))
+			p.take(t, 17)
+			p.take(t, 1)
+			p.clock.Set(int64(12 * time.Second))
+			p.take(t, 19)
+			p.take(t, 20)
+		}
 	})
 }
 

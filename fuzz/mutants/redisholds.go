@@ -1,0 +1,103 @@
+package main
+
+// ofRedisHolds are the faults of package sashredis under limits of units that are held at a time.
+var ofRedisHolds = []mutant{
+	// Settling.
+	{
+		name: "redis-holds-what-was-used", fault: "units that were used are held until their lease ends",
+		file: "sashredis/scripts/settle.lua", old: "s.held and charged or left", new: "s.held and left < 0 and charged or left",
+		tests: "TestAtOnce|TestReserve",
+	},
+	{
+		name: "redis-holds-what-was-overspent", fault: "units spent past a reservation are held",
+		file: "sashredis/scripts/settle.lua", old: "s.held and charged or left", new: "s.held and left >= 0 and charged or left",
+		tests: "TestAtOnce|TestReserve",
+	},
+	{
+		name: "redis-holds-nothing", fault: "the script does not know that units are held",
+		file: "sashredis/scripts/key.lua", old: "held = kind == 'h'", new: "held = false",
+		tests: "TestAtOnce|TestReserve",
+	},
+	{
+		name: "redis-holds-after-a-reset", fault: "one that settles late, and has spent more, gives back what another holds",
+		file: "sashredis/scripts/settle.lua", old: "elseif units > 0 and known then", new: "elseif units > 0 then",
+		tests: "TestAtOnce",
+	},
+	{
+		name: "redis-holds-unsent", fault: "a Release sends nothing",
+		file: "sashredis/reserve.go", old: "(left != 0 || r.of.holds && r.of.n > 0)", new: "left != 0",
+		tests: "TestAtOnce|TestReserve",
+	},
+	{
+		name: "redis-holds-in-the-log", fault: "a log and what is held have the same name in the store",
+		file: "sashredis/rule.go", old: "fmt.Sprintf(\"%s%dx%d\", letter, length", new: "fmt.Sprintf(\"%s%dx%d\", strings.Replace(letter, \"h\", \"r\", 1), length",
+		tests: "TestAtOnce",
+	},
+
+	{
+		name: "redis-ring-forgets-its-time", fault: "a late reading does not find units that counted at the newest charge",
+		file: "sashredis/scripts/ring.lua", old: " and not (s.before and parse(s.before) > s.newest - s.b) then", new: " then",
+		tests: "TestScripts_ARefund",
+	},
+
+	// Denials in-process, and leases of quota.
+	{
+		name: "mirror-denies-what-is-given-back", fault: "the mirror denies what another process may have given back",
+		file: "sashredis/mirror.go", old: "\treturn b.certain\n", new: "\treturn d.RetryAfter\n",
+		tests: "TestAtOnce",
+	},
+	{
+		name: "mirror-admits-more-than-count", fault: "more than Count is asked of the store again and again",
+		file: "sashredis/state.go", old: "if !r.held || o.retryAfter == window.Never {", new: "if !r.held {",
+		tests: "TestAtOnce",
+	},
+	{
+		name: "redis-leases-what-is-held", fault: "units that are held are leased ahead of demand",
+		file: "sashredis/rule.go", old: "if k.Length == microsecond {", new: "if k.Length == microsecond && l.Algorithm != sash.Concurrency {",
+		tests: "TestAtOnce",
+	},
+
+	// Waiting.
+	{
+		name: "redis-wait-refuses-what-is-held", fault: "a deadline refuses a Wait that a release may admit",
+		file: "sashredis/wait.go", old: "a.certain > time.Until(deadline)", new: "d.RetryAfter > time.Until(deadline)",
+		tests: "TestAtOnce|TestModel$",
+	},
+	{
+		name: "redis-wait-never-refuses", fault: "a Wait that is sure to be too late waits",
+		file: "sashredis/wait.go", old: "a.certain > time.Until(deadline)", new: "a.certain == sash.Never",
+		tests: "TestAtOnce|TestWait",
+	},
+	{
+		name: "redis-wait-for-the-lease", fault: "a Wait does not look for units that others give back",
+		file: "sashredis/wait.go", old: "if !t.holds {", new: "if !t.holds || a.certain == 0 {",
+		tests: "TestAtOnce",
+	},
+	{
+		name: "redis-wait-hardly-looks", fault: "a Wait pauses longer and longer",
+		file: "sashredis/wait.go", old: "min(2**pause, longestPause)", new: "2 * *pause",
+		tests: "TestAtOnce",
+	},
+	{
+		name: "redis-wait-looks-in-vain", fault: "a Wait looks for units while other limits are sure to deny it",
+		file: "sashredis/wait.go", old: "max(a.certain, *pause)", new: "*pause",
+		tests: "TestAtOnce",
+	},
+	{
+		name: "redis-wait-past-the-lease", fault: "a Wait does not see a lease end in its pause",
+		file: "sashredis/wait.go", old: "min(a.RetryAfter, max(a.certain, *pause))", new: "max(a.certain, *pause)",
+		tests: "TestAtOnce",
+	},
+	{
+		name: "redis-release-wakes-none", fault: "a Release does not wake the call that waits here",
+		file: "sashredis/reserve.go", old: "\t\tr.of.limiter.queues.Free(r.of.name, 0)", new: "\t\t_ = r.of.limiter.queues.Has(r.of.name)",
+		tests: "TestAtOnce",
+	},
+
+	// While the store is away.
+	{
+		name: "fallback-holds-what-was-used", fault: "what another limit has used in the store is held while that is away",
+		file: "sashredis/fallback.go", old: "if t.holds && !held {", new: "if t.holds && held {",
+		tests: "TestAtOnce",
+	},
+}
