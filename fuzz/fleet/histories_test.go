@@ -25,14 +25,18 @@ var (
 	firstSeed      = flag.Uint64("seed", 0, "of the first history; those after it have the next ones")
 )
 
-// asProcess is set in the environment of a process that is one of a fleet.
+// asProcess is set in the environment of a process that is one of a fleet, to what it does.
 const asProcess = "SASH_FLEET_PROCESS"
 
+// processes are what a process may do, by reading plans and writing what comes of them.
+var processes = map[string]func(in io.Reader, out io.Writer) error{"serves": serve, "holds": hold}
+
 func TestMain(m *testing.M) {
-	if os.Getenv(asProcess) == "" {
+	does := processes[os.Getenv(asProcess)]
+	if does == nil {
 		os.Exit(m.Run())
 	}
-	if err := serve(os.Stdin, os.Stdout); err != nil {
+	if err := does(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -58,24 +62,30 @@ func goroutines(t *testing.T, n int) (links []link) {
 	return links
 }
 
-// programs returns links to that many processes, which are killed at the end of the test.
+// programs returns links to that many processes that serve, which are killed at the end of the test.
 func programs(t *testing.T, n int) (links []link) {
 	for range n {
-		program := exec.CommandContext(t.Context(), os.Args[0])
-		program.Env = append(program.Environ(), asProcess+"=1")
-		program.Stderr = os.Stderr
-		plans, err := program.StdinPipe()
-		require.NoError(t, err)
-		records, err := program.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, program.Start())
-		t.Cleanup(func() {
-			plans.Close()
-			_ = program.Wait() // it may have been killed
-		})
-		links = append(links, link{json.NewEncoder(plans), json.NewDecoder(records)})
+		l, _ := start(t, "serves")
+		links = append(links, l)
 	}
 	return links
+}
+
+// start starts a process that does what is said. kill kills it, which the end of the test does, too.
+func start(t *testing.T, does string) (l link, kill func() error) {
+	program := exec.CommandContext(t.Context(), os.Args[0])
+	program.Env = append(program.Environ(), asProcess+"="+does)
+	program.Stderr = os.Stderr
+	plans, err := program.StdinPipe()
+	require.NoError(t, err)
+	records, err := program.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, program.Start())
+	t.Cleanup(func() {
+		plans.Close()
+		_ = program.Wait() // it may have been killed
+	})
+	return link{json.NewEncoder(plans), json.NewDecoder(records)}, program.Process.Kill
 }
 
 // record lets all processes carry out p, each with its number, and returns the history.
@@ -108,12 +118,12 @@ func (p plan) record(t *testing.T, links []link) *history {
 	return h
 }
 
-// limitsOf returns a random limit of each algorithm, with a short window.
+// limitsOf returns a random limit of each algorithm, with a short window. The first four may be leased.
 func limitsOf(random *rand.Rand, most int64) []sash.Limit {
 	limit := func() sash.Limit {
 		return sash.Per(1+random.Int64N(most), time.Duration(5000+random.IntN(45000))*time.Microsecond)
 	}
-	log, buckets, tokens, parts := limit(), limit(), limit(), limit()
+	log, buckets, tokens, parts, held := limit(), limit(), limit(), limit(), limit()
 	if random.IntN(2) == 0 { // any other window is most often of fewer parts
 		parts.Window = max(parts.Window/(16*time.Microsecond), 1) * 16 * time.Microsecond
 	}
@@ -123,6 +133,7 @@ func limitsOf(random *rand.Rand, most int64) []sash.Limit {
 		tokens.TokenBucket(1 + random.Int64N(most)),
 		parts.Parts(),
 		log.Log(),
+		sash.AtOnce(held.Count, held.Window),
 	}
 }
 

@@ -43,7 +43,7 @@ func (h *history) model() []reference.Limit {
 	limits := make([]reference.Limit, len(h.limits))
 	for i, l := range h.limits {
 		limits[i] = reference.Limit{
-			Log: l.Algorithm == sash.SlidingLog, Parts: l.Algorithm == sash.SlidingParts, Micros: l.Algorithm == sash.SlidingParts,
+			Log: l.Algorithm == sash.SlidingLog || l.Algorithm == sash.Concurrency, Held: l.Algorithm == sash.Concurrency, Parts: l.Algorithm == sash.SlidingParts, Micros: l.Algorithm == sash.SlidingParts,
 			Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
 		}
 	}
@@ -76,7 +76,8 @@ func (s *state) mirrored(o *operation) (next []any) {
 	if at > o.Ended || o.Decision.Allowed || o.Decision.RetryAfter <= 0 || o.Decision.Remaining < 0 {
 		return nil
 	}
-	if o.leaving(s.table.Copy()).Peek(at*1000, o.needs(), o.Keys...).Allowed {
+	// Units that are held may be given back meanwhile: no limit of those may be why it is denied.
+	if o.leaving(s.table.Copy()).Consider(at*1000, o.needs(), o.Keys...).LeastWait() == 0 {
 		return nil
 	}
 	return []any{&state{at, s.table, s.reserved}}

@@ -37,11 +37,17 @@ type plan struct {
 	Pause   time.Duration // between two calls, at most
 	Mirror  int
 	Settles bool // whether there are reservations and resets
+	Frees   bool // whether reservations are settled by Release, and there are no resets
 	Several bool // whether calls take several keys
 
 	Lease    int64 // 0: there are none
 	LeaseFor time.Duration
 	Reopens  bool // whether the limiter is closed halfway, and a new one goes on
+}
+
+// holds reports whether units are held under a limit of p.
+func (p *plan) holds() bool {
+	return slices.ContainsFunc(p.Limits, func(l sash.Limit) bool { return l.Algorithm == sash.Concurrency })
 }
 
 // A verb is the method that an operation calls.
@@ -340,13 +346,17 @@ func (p *process) next(random *rand.Rand, caller int) *operation {
 		}
 		reserved := p.operations[o.Of]
 		o.Verb, o.Keys = settles, reserved.Keys
-		if o.Units = random.Int64N(2*reserved.Units + 2); o.Units == reserved.Units {
+		o.Units = random.Int64N(2*reserved.Units + 2)
+		switch {
+		case p.Frees:
+			o.Units = reserved.Units
+		case o.Units == reserved.Units && !p.holds():
 			o.Units = 0 // one that makes a difference
 		}
 		if reserved.Units == 0 {
 			o.Units = 1
 		}
-	case p.Settles && kind == 8 && random.IntN(4) == 0:
+	case p.Settles && !p.Frees && kind == 8 && random.IntN(4) == 0:
 		o.Verb, o.Units = resets, 0
 	}
 	return o
@@ -397,7 +407,11 @@ func (p *process) do(o *operation) {
 	case reserves:
 		made, d = l.ReserveLeaving(ctx, o.Keys[0], o.Units, o.Leave)
 	case settles:
-		err = settled.Commit(ctx, o.Units)
+		if p.Frees {
+			err = settled.Release(ctx)
+		} else {
+			err = settled.Commit(ctx, o.Units)
+		}
 	case resets:
 		err = l.Reset(ctx, o.Keys[0])
 	}
@@ -409,7 +423,7 @@ func (p *process) do(o *operation) {
 	if err != nil {
 		o.Err = err.Error()
 	}
-	if o.Verb == reserves && d.Allowed {
+	if o.Verb == reserves && d.Allowed && (o.Units > 0 || !p.holds()) { // else nothing may have to be settled
 		p.mu.Lock()
 		p.reservations[o.Number] = made
 		p.mu.Unlock()
