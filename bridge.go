@@ -25,6 +25,8 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reserv
 	CommitNear:    Reservation.commit,
 	PeekLeaving:   (*Limiter).peekLeaving,
 	NextLeaving:   (*Limiter).nextLeaving,
+	Holds:         (*Limiter).holds,
+	SureWait:      (*Limiter).sureWait,
 	After:         after,
 }
 

@@ -69,9 +69,13 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 		rs.rings = rs.rings || isRing
 		rs.settles = rs.settles || !rs.rules[i].algorithm.horizon().dated || rs.rules[i].held
 		rs.spends = rs.spends || !rs.rules[i].held
+		rs.held = rs.held || rs.rules[i].held
 		if _, ok := rs.rules[i].algorithm.(shiftedAlgorithm); ok {
 			rs.shifted = new([window.Shifts]atomic.Pointer[entry])
 		}
+	}
+	if rs.held {
+		t.everHeld.Store(true)
 	}
 	if own && len(limits) == 1 {
 		rs.kind = rs.rules[0].kind

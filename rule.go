@@ -81,6 +81,7 @@ type ruleset struct {
 	rings   bool                                  // whether a state under any of the rules is a ring
 	settles bool                                  // whether any of the rules is to be told that a reservation was settled: a token bucket, or units are held
 	spends  bool                                  // whether units spent past a reservation are charged under any of the rules
+	held    bool                                  // whether units are held under any of the rules
 	fresh   *entry                                // is never charged: it answers for keys without an entry
 	shifted *[window.Shifts]atomic.Pointer[entry] // in place of fresh for each shift; nil: no rule is a shiftedAlgorithm
 

@@ -337,6 +337,13 @@ func (l *Limiter) leastWait(targets []target, n int64) (least time.Duration) {
 	return least
 }
 
+// sureWait returns how long a call for n units of key, which must leave more units, has to wait at least,
+// whatever units that are held are given back.
+func (l *Limiter) sureWait(key string, n, leave int64) time.Duration {
+	d, _ := l.look(key, query{n: n, leave: leave, certain: true})
+	return d.RetryAfter
+}
+
 // neverAdmitted returns the error of a call that no wait would admit, or nil if targets may
 // admit n units in time.
 func (l *Limiter) neverAdmitted(targets []target, n int64) error {

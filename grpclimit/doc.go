@@ -86,6 +86,10 @@
 //
 // Handlers may declare the cost themselves, by httplimit.ChargeOf.
 //
+// A call that holds units, by a limit of sash.AtOnce, holds them until its handler has returned or panicked.
+// So a stream holds them as long as it lasts, and the lease must outlast it. A message holds its units
+// until it is sent or received.
+//
 // The answer is uncertain, and the charge stays unless ChargeUncertain gives it back, if
 //
 //   - the context of the call is done before the handler has returned: the client has cancelled

@@ -616,3 +616,34 @@ func TestServer_LimitsCallsThatAServerOfNetHTTPHandsOn(t *testing.T) {
 	require.Equal(t, []string{"60000"}, trailer["grpc-retry-pushback-ms"])
 	require.NoError(t, say(metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", "198.51.100.2"), conn))
 }
+
+// A unary call holds its slot until its handler has returned, failed or panicked, and a denial tells to come
+// again soon.
+func TestServer_ACallHoldsItsSlotUntilItEnds(t *testing.T) {
+	for name, end := range map[string]func() error{
+		"returns": func() error { return nil },
+		"fails":   func() error { return status.Error(codes.NotFound, "gone") },
+		"panics":  func() error { panic("fault") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := limiter(t, everyone("calls", sash.AtOnce(1, time.Hour)))
+			var within error
+			var conn *grpc.ClientConn
+			conn = dialBuffer(t, &echo{say: func(ctx context.Context, m *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
+				if within == nil {
+					within = say(ctx, conn)
+				}
+				return m, end()
+			}}, grpc.ChainUnaryInterceptor(func(ctx context.Context, m any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+				defer recovers(&err)
+				return handler(ctx, m)
+			}, UnaryServerInterceptor(l)))
+			_ = say(t.Context(), conn)
+			require.Equal(t, codes.ResourceExhausted, status.Code(within))
+			delay, ok := retryDelay(within)
+			require.True(t, ok)
+			require.Equal(t, time.Second, delay)
+			require.EqualValues(t, 1, left(t, l, "calls"))
+		})
+	}
+}

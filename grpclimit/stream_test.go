@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,14 +82,17 @@ func testCut(t *testing.T, c cut, k int) {
 		policy("free", never, nil, nil),
 		policy("back", never, never, nil),
 		policy("bytes", nil, nil, httplimit.SettleBytes()),
-		policy("handler", nil, nil, httplimit.SettleEstimate()))
+		policy("handler", nil, nil, httplimit.SettleEstimate()),
+		everyone("held", sash.AtOnce(perMinute, time.Hour)))
 	received, _ := limiter(t, everyone("count", sash.PerMinute(perMinute).Log()))
 	bytes := everyone("bytes", sash.PerMinute(perMinute).Log())
 	bytes.Cost = MessageBytes
 	sent, _ := limiter(t, bytes)
 
+	held := int64(-1)                // while the handler runs
 	var got, answered, handled int64 // messages, bytes, and units that the handler declares
 	echo := &echo{chat: func(stream grpc.ServerStream) error {
+		held = perMinute - left(t, calls, "held")
 		for i := 0; ; i++ {
 			if c.handler != nil && i == k {
 				return c.handler()
@@ -141,6 +145,8 @@ func testCut(t *testing.T, c cut, k int) {
 
 	charged := func(l *httplimit.Limiter, policy string) int64 { return perMinute - left(t, l, policy) }
 	at := fmt.Sprintf("cut after %d messages", k)
+	require.EqualValues(t, 1, held, at)
+	require.Zero(t, charged(calls, "held"), at)
 	require.EqualValues(t, 1000, charged(calls, "plain"), at)
 	require.EqualValues(t, 1000, charged(calls, "told"), at)
 	require.EqualValues(t, c.code, told.Load(), at)
@@ -444,4 +450,39 @@ func TestStream_EndsWhenAHandlerReturnsThatWaitsForAMessage(t *testing.T) {
 	require.NoError(t, stream.CloseSend())
 	<-returned
 	require.Equal(t, codes.ResourceExhausted, status.Code(stream.RecvMsg(new(wrapperspb.BytesValue))))
+}
+
+// A message holds its units until it is sent or received, also if the function of MessageSize panics.
+func TestStream_AMessageHoldsItsUnitsUntilItIsSent(t *testing.T) {
+	for _, direction := range []string{"received", "sent", "sent, and panics", "received, and panics"} {
+		t.Run(direction, func(t *testing.T) {
+			messages, _ := limiter(t, everyone("messages", sash.AtOnce(1, time.Hour)))
+			option := LimitSent(messages)
+			if direction[0] == 'r' {
+				option = LimitReceived(messages)
+			}
+			size := MessageSize(func(any) int64 { return 1 })
+			if strings.HasSuffix(direction, "panics") {
+				size = MessageSize(func(any) int64 { panic("of a test") })
+			}
+			calls, _ := limiter(t, everyone("calls", sash.PerMinute(10).Log()))
+			ended := make(chan struct{})
+			conn := dialBuffer(t, new(echo), grpc.ChainStreamInterceptor(
+				func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+					defer close(ended)
+					defer recovers(&err)
+					return handler(srv, stream)
+				}, StreamServerInterceptor(calls, option, size)))
+			stream, err := conn.NewStream(t.Context(), &chatDesc, chatMethod)
+			require.NoError(t, err)
+			for range 3 {
+				if stream.SendMsg(message(t, 10)) != nil || stream.RecvMsg(new(wrapperspb.BytesValue)) != nil {
+					break
+				}
+			}
+			_ = stream.CloseSend()
+			<-ended
+			require.EqualValues(t, 1, left(t, messages, "messages"))
+		})
+	}
 }

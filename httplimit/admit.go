@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
@@ -12,10 +13,10 @@ import (
 func (c *call) admit() (d *sash.Decision) {
 	takes := c.enforced
 	d, c.together.Allowed = &c.together, true // without any takes
-	// If it has slept, its client may have gone: then it is undone.
-	reserve := c.slept || slices.ContainsFunc(takes, func(t *take) bool {
-		return t.settles || t.cost != takes[0].cost
-	})
+	reserve := c.slept                        // then its client may have gone, and it is undone
+	for _, t := range takes {
+		reserve = c.mayChange(t) || t.cost != takes[0].cost || reserve
+	}
 	for i := range takes {
 		if slices.ContainsFunc(takes[:i], func(t *take) bool { return t.cost == takes[i].cost }) {
 			continue // it was charged with that one
@@ -27,6 +28,24 @@ func (c *call) admit() (d *sash.Decision) {
 	}
 	c.allowed = d.Allowed
 	return d
+}
+
+// mayChange reports whether the charge of t may change after the response, or holds units until then.
+func (c *call) mayChange(t *take) bool {
+	t.holds = c.keyHolds(t)
+	return t.settles || t.holds
+}
+
+// keyHolds reports whether the limits of the key of t hold units: those of its policy, or its own.
+func (c *call) keyHolds(t *take) bool {
+	switch {
+	case c.own == nil && (t.policy.holds || c.store != nil):
+		return t.policy.holds
+	case c.store == nil: // which knows of SetLimits, too
+		return internals.Holds(c.limiter, t.key, c.own != nil)
+	}
+	limits := c.own(t.policy.storedKey(t.key))
+	return len(limits) == 0 && t.policy.holds || slices.ContainsFunc(limits, quota.IsHeld)
 }
 
 // charge charges all takes that cost as much as the first, or none, at one instant. If reserve is set,
@@ -222,6 +241,8 @@ func (c *call) decideEach() {
 			t.findNext(c.limiter)
 		}
 		t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
+		t.setWait(c.limiter)
+		t.next.RetryAfter, _ = t.waitOf(c.limiter, &t.next, t.remaining+1)
 	}
 }
 
@@ -230,8 +251,20 @@ func (c *call) undo() {
 	for _, t := range c.enforced {
 		if t.reserved {
 			_, _ = t.reservation.commit(c.ctx, 0, 0)
-			t.reservation, t.decided = reservation{}, false
+			t.decided = false
 			c.waits.Free(t.key, c.place)
+		}
+	}
+}
+
+// close settles all reservations that are left to the units that were charged: no response will.
+func (c *call) close() {
+	for _, t := range c.takes {
+		if t.reservation.isOpen() {
+			_, _ = t.reservation.commit(c.ctx, t.cost, 0)
+			if t.holds {
+				c.waits.Free(t.key, 0)
+			}
 		}
 	}
 }
@@ -243,7 +276,7 @@ func (c *call) admitShadows() {
 		one := c.takes[i : i+1]
 		switch {
 		case c.allowed:
-			c.charge(one, one[0].settles)
+			c.charge(one, c.mayChange(one[0]))
 		case len(c.observers) > 0: // or it is of no use
 			c.lookAt(one)
 		}

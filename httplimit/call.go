@@ -171,6 +171,7 @@ type take struct {
 	longIdentity     string // the identity if the key has only its digest, and events may contain it
 	cost             int64
 	leave            int64         // units that must remain after it, at least 0
+	holds            bool          // whether the limits of its key hold units, when it was last charged
 	crossed          []sash.Limit  // limits that its charge has crossed, if its policy has a Near
 	decision         sash.Decision // its own, whatever the others say
 	quota            *quota.Quota  // the quota that has decided
@@ -179,11 +180,13 @@ type take struct {
 	nextKnown        bool          // whether next is set
 	remaining        int64         // units left now, above those that must remain
 	decided          bool          // whether decision is set
-	reservation      reservation
-	reserved         bool   // whether the latest attempt has made a reservation
-	storedKey        string // in a store; set once that is asked
-	by               string // what has decided, as in StoreDecision.By
-	err              error  // why the store has not decided; nil: it has
+	wait             time.Duration // for which decision denies it, as clients are told
+	sureWait         time.Duration // for which it does at least
+	reservation      reservation   // that is still open
+	reserved         bool          // whether the latest attempt has made a reservation
+	storedKey        string        // in a store; set once that is asked
+	by               string        // what has decided, as in StoreDecision.By
+	err              error         // why the store has not decided; nil: it has
 }
 
 // peekNext sets now to the decision on no unit, remaining by that, and next to the decision on one unit more.
@@ -219,12 +222,30 @@ func (t *take) leastQuota() (q *quota.Quota) {
 	return q
 }
 
+// heldWait is after what time to ask again for units that others hold, which may come back at any time.
+const heldWait = time.Second
+
+// waitOf returns for how long a call is told to wait for n units of the key of t that d denies, and for how
+// long it has to wait at least. The two differ where units are held. With a store, l is nil.
+func (t *take) waitOf(l *sash.Limiter, d *sash.Decision, n int64) (told, least time.Duration) {
+	if d.Allowed || d.RetryAfter == sash.Never || !quota.IsHeld(d.Limit) {
+		return d.RetryAfter, d.RetryAfter
+	}
+	if l != nil { // a store does not tell
+		least = internals.SureWait(l, t.key, n, t.leave)
+	}
+	return min(d.RetryAfter, max(least, heldWait)), least
+}
+
+// setWait sets for how long decision denies t.
+func (t *take) setWait(l *sash.Limiter) { t.wait, t.sureWait = t.waitOf(l, &t.decision, t.cost) }
+
 // unlimited reports whether the key of t has no quota.
 func (t *take) unlimited() bool { return quota.IsUnlimited(t.decision.Limit) }
 
 // scarcer reports whether t denies for longer than u or, if they deny for equally long, has less left.
 func (t *take) scarcer(u *take) bool {
-	longer := t.decision.RetryAfter - u.decision.RetryAfter
+	longer := t.wait - u.wait
 	return longer > 0 || longer == 0 && t.remaining < u.remaining
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// Charges are the charges of one admitted request that its response may change: under policies with
-// Charge, ChargeUncertain or Settle. All methods may be called on nil, which is no charges. They are safe
+// Charges are the charges of one admitted request that its response may change, under policies with Charge,
+// ChargeUncertain or Settle, or that hold units until then, under limits by [sash.AtOnce]. All methods may be called on nil, which is no charges. They are safe
 // for concurrent use.
 type Charges struct {
 	limiter *Limiter
@@ -34,8 +34,8 @@ func (c *Charges) Context(ctx context.Context) context.Context {
 }
 
 // Settle changes the charges to what the request has cost, by its response and by what its handler has
-// said. It must be called once the request is answered, or will not be. Only the first call has an
-// effect; without one, the charges stay.
+// said, and gives back all units that they hold. It must be called once the request is answered, or will not
+// be. Only the first call has an effect; without one, the charges stay, and units are held for their lease.
 func (c *Charges) Settle(r Response) {
 	if c == nil {
 		return
@@ -76,7 +76,8 @@ type Charge struct {
 	policy      *policy
 	estimate    int64
 	reservation reservation
-	key         string // of waiters, if the policy has a Queue
+	holds       bool   // whether it holds units
+	key         string // of waiters, if the policy has a Queue, or it holds units
 	event       Event  // to be reported if the charge changes
 
 	mu    sync.Mutex
@@ -91,13 +92,18 @@ type reservation struct {
 	stored func(ctx context.Context, actual int64) error // nil: it is in this process
 }
 
-// commit changes the charge to that many units. A store is told even if ctx has ended, and may fail. It returns
-// the limits that this has crossed, by the near of a policy; 0 tells none.
+// isOpen reports whether r is a charge that was not changed yet.
+func (r *reservation) isOpen() bool { return r.stored != nil || r.here != sash.Reservation{} }
+
+// commit changes the charge to that many units, gives back all that it holds, and makes r none. A store is
+// told even if ctx has ended, and may fail. It returns the limits that this has crossed, by the near of a
+// policy; 0 tells none.
 func (r *reservation) commit(ctx context.Context, units, near int64) (crossed []sash.Limit, err error) {
-	if r.stored != nil {
-		return nil, r.stored(context.WithoutCancel(ctx), units)
+	open := *r
+	if *r = (reservation{}); open.stored != nil {
+		return nil, open.stored(context.WithoutCancel(ctx), units)
 	}
-	return internals.CommitNear(r.here, units, near), nil
+	return internals.CommitNear(open.here, units, near), nil
 }
 
 // ChargeOf returns the charge of a request under the policy of that name, for the handler of the request,
@@ -163,12 +169,12 @@ func (l *Limiter) settle(c *Charge, r Response) {
 	// Commit to the estimate, too: the reservation is no longer open then.
 	crossed, err := c.reservation.commit(r.Request.Context(), cost, c.policy.near)
 	c.event.Err, c.event.Near = err, l.known(c.policy, crossed)
-	if cost < c.estimate { // units are back that others wait for
+	if cost < c.estimate || c.holds { // units are back that others wait for
 		l.waits.Free(c.key, 0)
 	}
 	outcome := Settled
 	switch c.event.Cost = cost; {
-	case cost == c.estimate && (said || !r.unseen):
+	case cost == c.estimate && (said || !r.unseen || !c.policy.settles):
 		return
 	case cost == c.estimate:
 		outcome = Unseen

@@ -234,36 +234,38 @@ func (c *call) miss(p *policy, outcome Outcome) {
 func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	if c.within { // a function that WithSash was given, or the store, has panicked or ended its goroutine
 		c.end()
-		if c.store == nil { // a store that panics cannot be asked to give anything back
-			c.undo()
+		if c.store != nil { // a store that panics cannot be asked to give anything back
+			for _, t := range c.takes {
+				t.reservation = reservation{}
+			}
 		}
+		c.undo()
 	}
+	c.close()
 	if fault := recover(); fault != nil {
 		c.handlePanic(r, fault)
 		*v = Verdict{Outcome: Failed}
 	}
 }
 
-// openCharges returns the charges that the response to r may change, with all that they need, or nil. It
-// closes the others, or the limiter or the store would keep what it needs to give them back.
+// openCharges returns the charges that the response to r may change or ends, with all that they need, or
+// nil. What is left is to be closed, or the limiter or the store would keep what it needs to give it back.
 func (c *call) openCharges(r *http.Request) (charges *Charges) {
 	for _, t := range c.takes {
-		if t.reserved && !t.settles {
-			_, _ = t.reservation.commit(c.ctx, t.cost, 0) // there is nothing to change
-		}
-		if !t.settles || !t.decision.Allowed && t.Shadow {
+		if !t.settles && !t.holds || !t.decision.Allowed && t.Shadow {
 			continue
 		}
 		if charges == nil { // most requests have no such charge, and allocate nothing
 			charges = &Charges{limiter: c.Limiter, request: r}
 			charges.all = charges.single[:0]
 		}
-		charges.all = append(charges.all, Charge{policy: t.policy, estimate: t.cost, reservation: t.reservation})
+		charges.all = append(charges.all, Charge{policy: t.policy, estimate: t.cost, reservation: t.reservation, holds: t.holds})
 		charge := &charges.all[len(charges.all)-1]
+		t.reservation = reservation{} // it is the charge's
 		if len(c.observers) > 0 {
 			c.describe(&charge.event, t, pendingOutcomes)
 		}
-		if t.queues() { // the memory of t.key is the next call's
+		if t.queues() || t.holds { // the memory of t.key is the next call's
 			charge.key = strings.Clone(t.key)
 		}
 	}

@@ -40,6 +40,13 @@
 //   - Queue lets requests wait instead of refusing them.
 //   - Shadow tries a policy out without denying anything.
 //
+// A limit by [sash.AtOnce] bounds the requests that are under way. It stands alone, or next to rates:
+//
+//	Limits: []sash.Limit{sash.PerMinute(100), sash.AtOnce(5, time.Minute)}
+//
+// A request holds its place until its handler has returned, or for the lease, whichever is shorter. So the
+// lease must be longer than any handler runs.
+//
 // Some routers serve /LOGIN or /login/ as /login. With those, give [WithPathFolding], or a client gets
 // past a policy by another spelling.
 //
@@ -140,6 +147,11 @@
 //	RateLimit-Policy: "api";q=100;w=10
 //
 // A client that spends at most q units in any w seconds is never denied by a token bucket.
+//
+// A limit by [sash.AtOnce] has no w, and its t and Retry-After are a second, as in [Denial].RetryAfter:
+//
+//	RateLimit-Policy: "api";q=5;qu="concurrent-requests"
+//	RateLimit: "api";r=0;t=1
 //
 // A denied request is answered 429 with Retry-After, Cache-Control: no-store and problem details (RFC
 // 9457) that name the violated quotas. No answer contains anything of the request, or about the client.

@@ -52,7 +52,10 @@ type Denial struct {
 	// [WithStore] denied the request without knowing of a quota that does.
 	Violated []string
 	// RetryAfter is the time to wait, exact to the nanosecond. It is [sash.Never] if no wait would do,
-	// because the request costs more than a limit ever admits.
+	// because the request costs more than a limit ever admits. If others hold the units that it needs, by
+	// [sash.AtOnce], these may be given back at any time. Then it is a second, but no more than is left of
+	// their leases, and no less than the other limits deny it for. With [WithStore], this is known of the
+	// limits of other policies alone.
 	RetryAfter time.Duration
 	// By tells who denied the request, under [WithStore] only: see [Event].By.
 	By string

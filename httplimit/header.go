@@ -91,7 +91,11 @@ func (c *call) setXRateLimit(h http.Header) {
 			scarcest = t
 		}
 	}
-	h["X-Ratelimit-Limit"] = c.buffer.Value(scarcest.leastQuota().Units)
+	least, reset := scarcest.leastQuota(), scarcest.decision.ResetAfter
+	if quota.IsHeld(least.Limit) {
+		reset = min(reset, heldWait)
+	}
+	h["X-Ratelimit-Limit"] = c.buffer.Value(least.Units)
 	h["X-Ratelimit-Remaining"] = c.buffer.NumberValue(scarcest.remaining)
-	h["X-Ratelimit-Reset"] = c.buffer.NumberValue(fields.Seconds(scarcest.decision.ResetAfter))
+	h["X-Ratelimit-Reset"] = c.buffer.NumberValue(fields.Seconds(reset))
 }

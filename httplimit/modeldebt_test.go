@@ -10,7 +10,7 @@ import (
 // Policy.Settle, and the indices of those limits.
 func debtBuckets(limits []sash.Limit) (buckets []sash.Limit, of []int) {
 	for i, l := range limits {
-		if l.Algorithm != sash.TokenBucket && l.Count > 0 && l != sash.Unlimited() {
+		if l.Algorithm != sash.TokenBucket && !isHeld(l) && l.Count > 0 && l != sash.Unlimited() {
 			buckets, of = append(buckets, l.TokenBucket(2*l.Count)), append(of, i)
 		}
 	}

@@ -25,6 +25,9 @@ type modelTake struct {
 	crossed     []sash.Limit // by the charge
 }
 
+// holds reports whether the key of t holds units.
+func (t *modelTake) holds() bool { return slices.ContainsFunc(t.limits, isHeld) }
+
 // An expectation is what the model knows of an exchange.
 type expectation struct {
 	takes    []modelTake // of the enforced policies, then of the shadows
@@ -313,6 +316,9 @@ func (m *model) explain(x *exchange, at int64) (text string) {
 func (m *model) expectSettled(x *exchange, r httplimit.Response, unseen bool, at int64) (want []wantedEvent) {
 	for i := range x.expected.takes {
 		t := &x.expected.takes[i]
+		if t.holds() && !t.changes {
+			m.table.Settle(at, t.reservation, t.cost) // which a denied shadow has not
+		}
 		if !t.changes {
 			continue
 		}

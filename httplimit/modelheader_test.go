@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/reference"
 )
 
 // checkHeader checks the header fields of the answer to x, and its Denial.
@@ -93,11 +94,14 @@ func (t *modelTake) quotaName(i int) string {
 	}
 	same := 0
 	for _, other := range t.limits[:i+1] {
-		if other.Window == l.Window {
+		if isHeld(other) == isHeld(l) && (isHeld(l) || other.Window == l.Window) {
 			same++
 		}
 	}
 	name := t.Name + "-" + labels[l.Window]
+	if isHeld(l) {
+		name = t.Name + "-at-once"
+	}
 	if same > 1 {
 		name += "-" + strconv.Itoa(same)
 	}
@@ -112,10 +116,13 @@ func (t *modelTake) quotaField(i int) string {
 		n, within = l.Burst, (l.Burst*within+l.Count-1)/l.Count // in which an empty bucket fills
 	}
 	field := fmt.Sprintf("%q;q=%d", t.quotaName(i), n)
-	if t.Unit != "" {
+	switch {
+	case t.Unit != "":
 		field += fmt.Sprintf(";qu=%q", t.Unit)
+	case isHeld(l):
+		field += `;qu="concurrent-requests"`
 	}
-	if within >= 1_000_000_000 {
+	if within >= 1_000_000_000 && !isHeld(l) {
 		field += fmt.Sprintf(";w=%d", (within+999_999_999)/1_000_000_000)
 	}
 	return field
@@ -133,7 +140,7 @@ func (m *model) checkQuota(x *exchange, t *modelTake, member string, at int64) {
 	if left > 0 && !m.admits(t, at, left) || m.admits(t, at, left+1) {
 		m.failf("exchange %d: RateLimit has %q, but %d are left", x.number, member, m.table.Peek(at, 0, t.key).Remaining)
 	}
-	m.checkSeconds(x, "RateLimit: "+member, parts[3], func(seconds int64) bool { return m.admits(t, at+seconds*1_000_000_000, left+1) })
+	m.checkSeconds(x, "RateLimit: "+member, parts[3], func(seconds int64) bool { return m.admitsAsTold(t, at, seconds*1_000_000_000, left+1) })
 	names := make([]string, len(t.limits))
 	for i := range t.limits {
 		names[i] = t.quotaName(i)
@@ -150,6 +157,24 @@ func (m *model) checkQuota(x *exchange, t *modelTake, member string, at int64) {
 	if !slices.Contains(names, parts[1]) {
 		m.failf("exchange %d: RateLimit has %q, want one of %q", x.number, member, names)
 	}
+}
+
+// admitsAsTold reports whether clients are told that n units of the key of t are admitted after that time. Where
+// units are held, that is at most a second, unless the other limits deny the units for longer.
+func (m *model) admitsAsTold(t *modelTake, at, after, n int64) bool {
+	const soon = 1_000_000_000
+	switch {
+	case m.admits(t, at+after, n):
+		return true
+	case !t.holds() || after < soon:
+		return false
+	}
+	v := m.leaving(t).Foresee(at, n, t.key)
+	if m.store != nil { // it tells of the limit alone that denies for longest
+		a := v.Answer()
+		return a.RetryAfter < reference.Never && isHeld(t.allLimits()[a.Deciding])
+	}
+	return v.LeastWait() <= after
 }
 
 // checkSeconds checks that something holds after that many whole seconds and not earlier, or, without
@@ -184,7 +209,7 @@ func (m *model) checkOlder(x *exchange, takes []*modelTake, sent bool, at int64)
 		const never = 9_000_000_000
 		idle := func(s int64) bool { return s > never || m.table.Idle(at+s*1_000_000_000, t.key) }
 		withheld := !x.admitted && m.admits(t, at, t.cost) // it tells when it would be full if it were charged
-		if err != nil || !m.chargesDenied && !withheld && (!idle(s) || s > 0 && s <= never && idle(s-1)) {
+		if soon := t.holds() && s <= 1 && !idle(s); err != nil || !m.chargesDenied && !withheld && !soon && (!idle(s) || s > 0 && s <= never && idle(s-1)) {
 			return false
 		}
 		return slices.ContainsFunc(t.limits, func(l sash.Limit) bool {
@@ -205,7 +230,7 @@ func (m *model) checkRetryAfter(x *exchange, at int64) {
 		}
 		return
 	}
-	admitted := func(t *modelTake, after int64) bool { return m.admits(t, at+after, t.cost) }
+	admitted := func(t *modelTake, after int64) bool { return m.admitsAsTold(t, at, after, t.cost) }
 	all := func(after int64) bool {
 		return !slices.ContainsFunc(x.expected.enforcedTakes(), func(t modelTake) bool { return !admitted(&t, after) })
 	}

@@ -38,8 +38,11 @@ var modelOptions = []modelOption{
 		m.chargesDenied = true
 		return []httplimit.Option{httplimit.WithSash(sash.WithChargeDenied())}
 	})},
-	{"WithSash(WithLimitsFor)", oneIn(6, func(m *model, _ *rand.Rand) []httplimit.Option {
+	{"WithSash(WithLimitsFor)", oneIn(6, func(m *model, random *rand.Rand) []httplimit.Option {
 		m.ownLimits = []sash.Limit{sash.Per(4, 20*time.Second).Log()} // which no policy has
+		if random.IntN(2) == 0 {
+			m.ownLimits = append(m.ownLimits, sash.AtOnce(2, 20*time.Second))
+		}
 		return []httplimit.Option{httplimit.WithSash(sash.WithLimitsFor(func(key string) []sash.Limit {
 			if m.hasOwnLimits(key) {
 				return m.ownLimits

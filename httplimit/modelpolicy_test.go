@@ -138,6 +138,9 @@ var modelLimits = []sash.Limit{
 	sash.PerMinute(12).TokenBucket(12),
 	sash.PerHour(9).Buckets(time.Hour),
 	sash.PerHour(5000).Log(),
+	sash.AtOnce(1, time.Minute),
+	sash.AtOnce(2, 10*time.Second),
+	sash.AtOnce(3, time.Hour),
 	sash.PerHour(0),
 }
 
@@ -170,11 +173,14 @@ func referenceLimit(l sash.Limit, chargesDenied bool) reference.Limit {
 		return reference.Limit{Unlimited: true}
 	}
 	return reference.Limit{
-		Log: l.Algorithm == sash.SlidingLog, Parts: l.Algorithm == sash.SlidingParts,
+		Log: l.Algorithm == sash.SlidingLog || isHeld(l), Held: isHeld(l), Parts: l.Algorithm == sash.SlidingParts,
 		Precision: int64(l.Precision), Burst: l.Burst,
-		Count: l.Count, Window: int64(l.Window), ChargeDenied: chargesDenied,
+		Count: l.Count, Window: int64(l.Window), ChargeDenied: chargesDenied && !isHeld(l),
 	}
 }
+
+// isHeld reports whether l is a limit of units that are held.
+func isHeld(l sash.Limit) bool { return l.Algorithm == sash.Concurrency }
 
 // A modelKey is a way to tell clients apart.
 type modelKey struct {

@@ -119,7 +119,11 @@ func pace(t *modelTake) (longest time.Duration) {
 // isHopeless reports whether x is sure to be refused in the end.
 func (m *model) isHopeless(x *exchange, now int64) bool {
 	return slices.ContainsFunc(x.expected.enforcedTakes(), func(t modelTake) bool {
-		return !m.admits(&t, now, t.cost) && (t.Queue.Wait == 0 || !m.admits(&t, until(x), t.cost))
+		if m.admits(&t, now, t.cost) {
+			return false
+		}
+		least := m.leaving(&t).Foresee(now, t.cost, t.key).LeastWait()
+		return t.Queue.Wait == 0 || least > until(x)-now
 	})
 }
 

@@ -137,7 +137,7 @@ func (s *modelStore) checkOpen() {
 func (s *modelStore) mayReserve(x *exchange, key string) bool {
 	takes := x.expected.takes
 	waited := x.expected.waits || isWaiting(x) || x.decided.at > x.arrived.at
-	if !waited && !slices.ContainsFunc(takes, func(t modelTake) bool { return t.changes || t.cost != takes[0].cost }) {
+	if !waited && !slices.ContainsFunc(takes, func(t modelTake) bool { return t.changes || t.holds() || t.cost != takes[0].cost }) {
 		return false
 	}
 	return slices.ContainsFunc(takes, func(t modelTake) bool {

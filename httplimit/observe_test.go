@@ -224,3 +224,25 @@ func TestOutcome_MarshalsByName(t *testing.T) {
 		`httplimit: Outcome must be admitted, denied, withheld, given back, unidentified, failed, settled, abandoned or unseen, got "unknown"`)
 	require.Equal(t, httplimit.Denied, o, "unchanged by an error")
 }
+
+// A charge whose policy fails may still change, by what its handler says. Its second event tells of the client
+// what its outcome is to tell, whatever the first does.
+func TestWithEventIdentities_OfASettlementAfterAFailure(t *testing.T) {
+	var events []httplimit.Event
+	p := per("api", "", sash.PerMinute(10).Log())
+	p.Charge = func(int) bool { panic("of a test") }
+	p.Settle = httplimit.SettleEstimate()
+	s := newSite(t, p, httplimit.WithObserver(func(e httplimit.Event) { events = append(events, e) }),
+		httplimit.WithEventIdentities(httplimit.Settled), httplimit.WithEventFingerprints(httplimit.Settled))
+	s.answer = func(w http.ResponseWriter, r *http.Request) {
+		httplimit.ChargeOf(r.Context(), "api").Add(2)
+		w.WriteHeader(http.StatusOK)
+	}
+	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
+	require.Len(t, events, 3)
+	require.Equal(t, httplimit.Failed, events[1].Outcome)
+	require.Empty(t, events[1].Identity)
+	require.Equal(t, httplimit.Settled, events[2].Outcome)
+	require.Equal(t, "k", events[2].Identity)
+	require.NotZero(t, events[2].Fingerprint)
+}

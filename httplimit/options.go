@@ -60,11 +60,13 @@ type headers struct {
 // any reports whether any header reports quotas.
 func (h headers) any() bool { return h.standard || h.xRateLimit }
 
-// emit reports e to all observers, with an outcome and what its events tell of the client.
+// emit reports e to all observers, with an outcome and what its events tell of the client. It leaves e as it
+// is: a charge may have several events, which tell different things.
 func (c *config) emit(e *Event, outcome Outcome) {
-	c.complete(e, outcome)
+	one := *e
+	c.complete(&one, outcome)
 	for _, observe := range c.observers {
-		observe(*e)
+		observe(one)
 	}
 }
 
@@ -201,7 +203,8 @@ func WithoutRateLimit() Option {
 // WithXRateLimit also sends the older headers X-RateLimit-Limit, X-RateLimit-Remaining and
 // X-RateLimit-Reset. They are about the policy that denies for longest, else the one with the least left,
 // and its quota with the least left. Limit is the Count of that quota, or the Burst of a token bucket.
-// Reset is in whole seconds from now, rounded up, until all quotas of that policy are full again.
+// Reset is in whole seconds from now, rounded up, until all quotas of that policy are full again. About a
+// quota by [sash.AtOnce], it is at most 1: what is held may be given back at any time.
 func WithXRateLimit() Option {
 	return optionFunc(func(c *config) { c.headers.xRateLimit = true })
 }

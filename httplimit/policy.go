@@ -27,7 +27,8 @@ type Policy struct {
 	//
 	// The quota of a policy with one limit bears this name. If there are several limits, each quota is
 	// named by Name and the Window of its limit, as in "api-1m" and "api-1h", followed by -2 and so on
-	// for limits with the same Window. These names must be unique, too.
+	// for limits with the same Window. The quota of a limit by [sash.AtOnce] is "api-at-once" then. These
+	// names must be unique, too.
 	Name string
 
 	// Pattern selects the requests of the policy, in the syntax of [http.ServeMux], such as "POST
@@ -53,6 +54,12 @@ type Policy struct {
 
 	// Limits are the limits of each identity under this policy, from 1 to 64. Clients are told of all but
 	// [sash.Unlimited].
+	//
+	// A limit by [sash.AtOnce] bounds the requests that are under way. A request holds its Cost until its
+	// handler has returned, panicked or ended its goroutine, whatever Charge and Settle say, and also if
+	// the handler has hijacked the connection. The lease must outlast every handler, since nothing renews
+	// it: after it, what a request holds is free while its handler still runs. A request that holds
+	// units costs the memory of a charge that may change, even without Charge and Settle.
 	Limits []sash.Limit
 
 	// Plan names the plan of a request, such as a customer's plan. The limits that Plans has under that
@@ -129,7 +136,8 @@ type Policy struct {
 	Near int
 
 	// Unit is the unit of Cost, sent to clients as "qu": "content-bytes", or any printable ASCII. The
-	// default, empty, means requests, and no "qu" is sent.
+	// default, empty, means requests, and no "qu" is sent, but for a limit by [sash.AtOnce]
+	// "concurrent-requests".
 	Unit string
 
 	// Skip reports whether the policy does not apply to a request that matches Pattern. The request is
@@ -190,10 +198,10 @@ type Policy struct {
 	//
 	// A client whose requests cost more than is left is denied until it has paid for them, for more than
 	// a Window if need be. A token bucket carries such a debt by itself; the other algorithms forget it
-	// after a Window. So under Settle each of them gets, for each key, a token bucket of the same rate
-	// next to it, which holds twice its Count. As long as the clock does not go back, that denies nothing
-	// but debts. Clients know it by the name of the limit. It is one more of the 64 limits of a key, and
-	// costs the time and memory of one. Limits that a key was given by [sash.Limiter.SetLimits] or
+	// after a Window. So under Settle each of them, but one by [sash.AtOnce], gets for each key a token bucket
+	// of the same rate next to it, which holds twice its Count. As long as the clock does not go back, that
+	// denies nothing but debts. Clients know it by the name of the limit. It is one more of the 64 limits of a
+	// key, and costs the time and memory of one. Limits that a key was given by [sash.Limiter.SetLimits] or
 	// [sash.WithLimitsFor], and limits of [sash.Limiter.Reconfigure], have none: let them be token
 	// buckets, as in sash.PerHour(100).TokenBucket(100).
 	Settle func(*Response) int64
@@ -223,6 +231,9 @@ type Policy struct {
 //   - its wait is sure to last longer than Wait, or than its context has left,
 //   - or the queue is full.
 //
+// No wait for units that others hold, by [sash.AtOnce], is sure to last: each response that ends lets the
+// next request go on.
+//
 // A request that is denied after it has waited is answered like any other denial. Under several policies
 // with a Queue, it waits for the least Wait of them.
 //
@@ -237,9 +248,10 @@ type Policy struct {
 //
 // A request that waits costs its goroutine, its connection, and about 2 kB. It learns at once of units
 // that are given back after a response. It does not learn of units that come back by the methods of
-// [Limiter.Sash], and tries again when it would have been admitted without them. Each time that it tries,
-// the function of sash.WithObserver is called, and a store is asked. Between two times that it asks a
-// store there is at least a millisecond.
+// [Limiter.Sash], and tries again when it would have been admitted without them. If units are held that it
+// needs, it tries again each second, since another process may have given them back to the store. Each time
+// that it tries, the function of sash.WithObserver is called, and a store is asked. Between two times that
+// it asks a store there is at least a millisecond.
 type Queue struct {
 	// Wait is for how long a request waits at most. With 0, the default, none waits.
 	Wait time.Duration
@@ -354,6 +366,7 @@ type policy struct {
 	settles     bool               // whether a charge may change after the response
 	onTerms     bool               // whether it has a Cost, a Leave or a near
 	near        int64              // its Near, 0 if there is no observer to be told
+	holds       bool               // whether its limits hold units until the response has ended
 	pace        sash.Limit         // the limit with the longest Window, which orders policies
 	quotas      []*quota.Quota
 	policyField string // all quotas as in RateLimit-Policy, without pk

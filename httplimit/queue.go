@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 	"github.com/seed-30da4c49/sash/internal/queue"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -60,7 +61,7 @@ func (c *call) admitInTurn(ctx context.Context) (d sash.Decision) {
 		if c.store != nil {
 			now = clock.Now() // the wait that a store tells counts from its answer
 		}
-		soonest, useful := waitOf(ctx, takes, d.RetryAfter, time.Duration(window.Plus(until, -now)))
+		soonest, useful := waitOf(ctx, takes, d, time.Duration(window.Plus(until, -now)))
 		if turn && useful {
 			c.waits.End(&w.Waiter, w.claims(c.denies))
 		}
@@ -117,19 +118,21 @@ func mostToLeave(takes []*take) (most int64) {
 }
 
 // waitOf returns when the first of the takes that deny a call may admit it, and whether waiting is of
-// use: all that deny it have a Queue, and it may wait until the last admits it. If none denies it by
-// itself, together is how long they deny it together.
-func waitOf(ctx context.Context, takes []*take, together, left time.Duration) (soonest time.Duration, useful bool) {
+// use: all that deny it have a Queue, and it may wait for as long as the last is sure to deny it. If none
+// denies it by itself, together is the decision on all of them.
+func waitOf(ctx context.Context, takes []*take, together sash.Decision, left time.Duration) (soonest time.Duration, useful bool) {
 	soonest, last := sash.Never, time.Duration(0)
 	if !anyDenies(takes) {
-		soonest, last = together, together
+		if soonest, last = together.RetryAfter, together.RetryAfter; quota.IsHeld(together.Limit) {
+			soonest, last = min(soonest, heldWait), 0 // units are back by now, or will be at any time
+		}
 	}
 	for _, t := range takes {
 		if !t.decision.Allowed {
 			if !t.queues() {
 				return 0, false
 			}
-			soonest, last = min(soonest, t.decision.RetryAfter), max(last, t.decision.RetryAfter)
+			soonest, last = min(soonest, t.wait), max(last, t.sureWait)
 		}
 	}
 	if deadline, ok := ctx.Deadline(); ok {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/internal/quota"
 )
 
 // report reports the outcomes of all takes to the observer.
@@ -80,10 +81,15 @@ func (c *call) denial(d *sash.Decision) Denial {
 		if c.store == nil && c.behind == nil { // else the look has told what is left: the queue took nothing
 			t.setRemaining(d)
 			t.findNext(c.limiter)
+			t.next.RetryAfter, _ = t.waitOf(c.limiter, &t.next, t.remaining+1)
 		}
+		t.setWait(c.limiter)
 		t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
 	}
-	result := Denial{RetryAfter: d.RetryAfter, Err: c.err}
+	result := Denial{Err: c.err}
+	if len(c.enforced) == 0 || !quota.IsHeld(d.Limit) { // else what clients are told is less
+		result.RetryAfter = d.RetryAfter
+	}
 	var undecided error
 	for _, t := range c.enforced {
 		switch {
@@ -94,7 +100,7 @@ func (c *call) denial(d *sash.Decision) Denial {
 		default:
 			result.Violated = append(result.Violated, t.quota.Name)
 		}
-		result.RetryAfter, result.By = max(result.RetryAfter, t.decision.RetryAfter), t.by
+		result.RetryAfter, result.By = max(result.RetryAfter, t.wait), t.by
 	}
 	if len(result.Violated) == 0 && undecided != nil {
 		result.Err = undecided

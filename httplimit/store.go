@@ -25,7 +25,8 @@ type Store interface {
 	// Peek returns what Take would, and charges nothing.
 	Peek(ctx context.Context, keys []string, n int64, leave []int64) StoreDecision
 
-	// Reserve is Take of charges that may change, by the Commit of each key. Then nothing need remain.
+	// Reserve is Take of charges that may change, or hold units, until the Commit of each key. Then nothing
+	// need remain. Keys whose limits hold units are charged by Reserve alone.
 	Reserve(ctx context.Context, keys []string, n int64, leave []int64) StoreDecision
 
 	// Wait blocks until n units are charged to key. It returns the same errors as [sash.Limiter.Wait].
@@ -62,7 +63,8 @@ type KeyDecision struct {
 	Next sash.Decision
 	// Commit changes the charge of this key to the units that the call has cost, even if that is more
 	// than is left. Only a Reserve that was admitted sets it. It is called once at most, also with the
-	// units that were charged: then there is nothing to change.
+	// units that were charged: then there is nothing to change. In any case it gives back all units that
+	// the key holds by the Reserve, under limits by [sash.AtOnce].
 	Commit func(ctx context.Context, actual int64) error
 }
 

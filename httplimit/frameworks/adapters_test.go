@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/httplimit/echo4limit"
 	"github.com/seed-30da4c49/sash/httplimit/echolimit"
@@ -125,6 +127,40 @@ func TestAdapters_LetTheHandlerSay(t *testing.T) {
 				require.Equal(t, 500, response.StatusCode)
 				require.Equal(t, fmt.Sprintf(`"tokens";r=%d`, 100-spent-2), strings.Split(response.Header.Get("RateLimit"), ";t=")[0], step.path)
 				spent += step.cost
+			}
+		})
+	}
+}
+
+// A request holds its slot until its handler has returned, whatever it returns.
+func TestAdapters_HoldASlotUntilTheHandlerReturns(t *testing.T) {
+	served, proceed := make(chan bool), make(chan error)
+	wait := func(http.ResponseWriter, *http.Request) error {
+		served <- true
+		return <-proceed
+	}
+	for name, s := range map[string]site{
+		"gin":   writers["gin"](nowhere, wait),
+		"echo":  writers["echo"](nowhere, wait),
+		"echo4": writers["echo4"](nowhere, wait),
+		"fiber": fiberSite(func(fiber.Ctx) error { return wait(nil, nil) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := policy("slots", "", 1)
+			p.Limits = []sash.Limit{sash.AtOnce(1, time.Hour)}
+			c := newClient(t, s.mount(), p)
+			for _, end := range []error{nil, io.EOF, nil} {
+				ended := make(chan bool)
+				go func() {
+					defer close(ended)
+					if response, err := c.Get(c.url + "/"); err == nil {
+						response.Body.Close()
+					}
+				}()
+				<-served
+				require.Equal(t, 429, c.status("GET /"))
+				proceed <- end
+				<-ended
 			}
 		})
 	}

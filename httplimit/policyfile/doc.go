@@ -33,7 +33,9 @@
 //
 //   - name: text of at most 128 characters, as are the names of plans.
 //   - pattern: text, such as POST /login.
-//   - limits: one limit or a list, in the form of [sash.ParseLimit]: 100/m, 10/s burst 100.
+//   - limits: one limit or a list, in the form of [sash.ParseLimit]: 100/m, 10/s burst 100, 5 at once for
+//     1m. The last bounds the requests that are under way: each holds its place until its handler has
+//     returned, but no longer than the lease behind for, which must be longer than any handler runs.
 //   - plan: the plan of a request: {header: NAME}, for a header that a proxy in front of the server
 //     overwrites in each request, or a name of [WithPlan]. A header that clients choose would let
 //     them choose their limits. A request without the header, or with several, has no plan.
@@ -45,9 +47,9 @@
 //     units; a share such as 20%, in whole percent; a name of [WithLeave]; or a mapping with header, the
 //     name of a header that a proxy in front of the server overwrites in each request, and classes, the
 //     number or share of each of its values. A request of another class leaves nothing. A share is of the
-//     smallest limit that the request has, by the Count or the Burst, and is rounded up; to find it, the
-//     function of [WithPlan] is called once more. A request that would have to leave all of a limit is
-//     never admitted.
+//     smallest limit that the request has, by the Count or the Burst, also of a limit of what is at once,
+//     and is rounded up; to find it, the function of [WithPlan] is called once more. A request that would
+//     have to leave all of a limit is never admitted.
 //   - near: a share such as 20%, in whole percent. The observer of the limiter is told of each request that
 //     leaves less than that of a limit.
 //   - unit: text of at most 128 characters.

@@ -31,6 +31,7 @@ func TestLeave_IsANumberAShareOrAFunction(t *testing.T) {
 		"leave: 20%, limits: [101/m, 5000/day]":                     21, // rounded up, of limits behind it
 		"limits: [100/m, 10/s burst 50], leave: 10%":                5,
 		"limits: [unlimited, 100/m], leave: 1%":                     1,
+		"limits: [100/m, 20 at once for 1h], leave: 10%":            2,
 		"limits: unlimited, leave: 50%":                             0,
 		"limits: 9223372036854775807/m log, leave: 100%":            9223372036854775807,
 		"limits: 9223372036854775807/m log, leave: 1%":              92233720368547759,

@@ -253,6 +253,22 @@ func TestCostAndSettle_AreDataOrFunctions(t *testing.T) {
 	require.Equal(t, int64(0), policy(t, "cost: 0").Cost(r))
 }
 
+// A policy of a file bounds the requests that are under way.
+func TestLimits_OfWhatIsAtOnce(t *testing.T) {
+	policies, err := policyfile.Parse("limits.yaml", []byte("policies: [{name: a, key: everyone, limits: [100/m, 1 at once for 1h]}]"))
+	require.NoError(t, err)
+	require.Equal(t, []sash.Limit{sash.PerMinute(100), sash.AtOnce(1, time.Hour)}, policies[0].Limits)
+	l := httplimit.Must(httplimit.New(policies[0]))
+	defer l.Close()
+	get := func() httplimit.Verdict { return l.Decide(nil, httptest.NewRequest("GET", "/", nil)) }
+	first := get()
+	require.Equal(t, []string{"a-at-once"}, get().Denial.Violated)
+	first.Charges.Settle(httplimit.Response{})
+	require.Equal(t, httplimit.Admitted, get().Outcome)
+	_, err = policyfile.Parse("limits.yaml", []byte("policies: [{name: a, key: everyone, limits: 5 concurrent}]"))
+	require.ErrorContains(t, err, `did you mean "5 at once"?`)
+}
+
 func TestPlan_IsAHeaderOrAFunction(t *testing.T) {
 	const plans = ", plans: {free: 1/m, pro: [10/m, 100/h], internal: unlimited}"
 	p := policy(t, "plan: {header: x-plan}"+plans)
@@ -272,7 +288,7 @@ func TestPlan_IsAHeaderOrAFunction(t *testing.T) {
 	require.Equal(t, "GET", p.Plan(&http.Request{Method: "GET"}))
 
 	faults(t, `limits.yaml:1:12: policies[0]: plan and plans need each other
-limits.yaml:2:17: policies[0].plans.free: sash: limit "1": no slash, want COUNT/WINDOW such as 100/1m: invalid limit
+limits.yaml:2:17: policies[0].plans.free: sash: limit "1": no slash, want COUNT/WINDOW such as 100/1m, or COUNT at once: invalid limit
 limits.yaml:2:22: policies[0].plans["ä"]: the name of a plan must be at most 128 characters of printable ASCII, got "ä"
 limits.yaml:2:41: policies[0].plans.pro[1]: must be a limit such as 100/m, got 7: write text in quotes`,
 		"policies: [{name: a, limits: 1/s, key: route,\n  plans: {free: '1', ä: 1/s, pro: [1/s, 7]}}]")

@@ -66,6 +66,14 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// the first, as in sash.Limiter.TakeThenPeek.
 	NextLeaving func(l *Limiter, key string, leave int64) (now, next Decision)
 
+	// Holds reports whether units of key are held at a time, as sash.AtOnce limits them. Unless asked is
+	// set, it takes it for granted that the function of sash.WithLimitsFor says so of no key.
+	Holds func(l *Limiter, key string, asked bool) bool
+
+	// SureWait returns how long a call for n units of key, which must leave more units, has to wait at
+	// least, whatever units that are held are given back.
+	SureWait func(l *Limiter, key string, n, leave int64) time.Duration
+
 	// After returns a channel that is closed once clock shows that instant. It works on a
 	// sash.ManualClock, too. stop frees what it uses.
 	After func(clock Clock, at int64) (due <-chan struct{}, stop func())

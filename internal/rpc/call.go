@@ -126,11 +126,15 @@ func (c *Call) Send(message any, send func(any) error) error {
 	if err != nil {
 		return err
 	}
+	err = errPanicked // until send has returned
+	defer func() { c.settleMessage(charges, message, err) }()
 	err = send(message)
 	c.NoteSent(message, err)
-	c.settleMessage(charges, message, err)
 	return err
 }
+
+// errPanicked is why a message was not sent for certain.
+var errPanicked = errors.New("rpc: a panic while a message was sent")
 
 // sizeOf returns the size of a message. One that is nil has none.
 func (s *Server) sizeOf(message any) int64 {
@@ -176,9 +180,12 @@ func (c *Call) decideMessage(l *httplimit.Limiter, message any) (*httplimit.Char
 // settleMessage settles the charges of a message that was admitted. err is why it was not
 // sent.
 func (c *Call) settleMessage(charges *httplimit.Charges, message any, err error) {
-	if charges != nil {
-		charges.Settle(httplimit.Response{Bytes: c.server.sizeOf(message), Uncertain: err != nil})
+	if charges == nil {
+		return
 	}
+	r := httplimit.Response{Uncertain: true}
+	defer func() { charges.Settle(r) }() // also if the function of MessageSize panics, or they would hold units on
+	r.Bytes, r.Uncertain = c.server.sizeOf(message), err != nil
 }
 
 // Settle settles the charges of the call. The code is the code of the answer, and header

@@ -412,6 +412,35 @@ func TestHandler_SettlesByTheBytesTheHandlerAndItsHeaders(t *testing.T) {
 	require.EqualValues(t, 10_000-7, left(t, l, "handler"), "what the handler says holds")
 }
 
+// A unary call holds its slot until it ends, and a denial tells to come again soon.
+func TestHandler_ACallHoldsItsSlotUntilItEnds(t *testing.T) {
+	for name, end := range map[string]func() error{
+		"returns": func() error { return nil },
+		"fails":   func() error { return connect.NewError(connect.CodeNotFound, errors.New("gone")) },
+		"panics":  func() error { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := limiter(t, everyone("calls", sash.AtOnce(1, time.Hour)))
+			var within error
+			var c *client
+			server := serve(t, &echo{say: func(ctx context.Context, request *connect.Request[value]) (*connect.Response[value], error) {
+				if within == nil {
+					within = say(ctx, c)
+				}
+				return connect.NewResponse(request.Msg), end()
+			}}, limited(l))
+			c = dial(t, server.URL, sayProcedure)
+			_ = say(t.Context(), c)
+			server.Close() // which waits until the handler has ended
+			require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(within))
+			wait, waits, _ := detailsOf(t, within)
+			require.True(t, waits)
+			require.Equal(t, time.Second, wait)
+			require.EqualValues(t, 1, left(t, l, "calls"))
+		})
+	}
+}
+
 // A stream is cut after each number of messages, by the client or by the handler.
 func TestHandler_LeavesTheDocumentedChargesWhereverAStreamIsCut(t *testing.T) {
 	for name, options := range protocols {
@@ -436,14 +465,15 @@ func testCut(t *testing.T, options []connect.ClientOption, ending string, k int)
 	free.Charge = func(int) bool { return false }
 	back.ChargeUncertain = func(int) bool { return false }
 	settles.Settle = httplimit.SettleBytes()
-	calls, _ := limiter(t, free, back, settles)
+	calls, _ := limiter(t, free, back, settles, everyone("held", sash.AtOnce(perMinute, time.Hour)))
 	received, _ := limiter(t, everyone("count", sash.PerMinute(perMinute).Log()))
 	sizes := everyone("bytes", sash.PerMinute(perMinute).Log())
 	sizes.Cost = connectlimit.MessageBytes
 	sent, _ := limiter(t, sizes)
 
-	var got, answered int64
+	var got, answered, held int64
 	e := &echo{chat: func(ctx context.Context, stream *stream) error {
+		held = perMinute - left(t, calls, "held")
 		for i := 0; ; i++ {
 			if i == k {
 				switch ending {
@@ -497,6 +527,8 @@ func testCut(t *testing.T, options []connect.ClientOption, ending string, k int)
 		require.EqualValues(t, 1000, charged(calls, "back"))
 		require.EqualValues(t, answered, charged(calls, "bytes"))
 	}
+	require.EqualValues(t, 1, held)
+	require.Zero(t, charged(calls, "held"))
 	require.EqualValues(t, k, got)
 	require.Equal(t, got, charged(received, "count"))
 	require.Equal(t, answered, charged(sent, "bytes"))

@@ -28,12 +28,15 @@ func New(l sash.Limit, name, unit string) *Quota {
 	quoted := fields.AppendString(nil, name)
 	units, within := UnitsAndWindow(l)
 	policy := fields.AppendInteger(append(quoted, ";q="...), units)
+	if unit == "" && IsHeld(l) {
+		unit = "concurrent-requests"
+	}
 	if unit != "" {
 		policy = fields.AppendString(append(policy, ";qu="...), unit)
 	}
-	// There is no w for a window under a second. Others are rounded up: a client that keeps to a longer
-	// window keeps to the limit.
-	if within >= time.Second {
+	// There is no w for a window under a second, nor for a lease, which is not the client's business. Other
+	// windows are rounded up: a client that keeps to a longer window keeps to the limit.
+	if within >= time.Second && !IsHeld(l) {
 		policy = fields.AppendInteger(append(policy, ";w="...), fields.Seconds(within))
 	}
 	return &Quota{l, name, string(quoted), string(policy), strconv.FormatInt(units, 10)}
@@ -65,11 +68,15 @@ func namesOf(policy string, limits []sash.Limit) []string {
 	if len(limits) < 2 {
 		return names
 	}
-	of := map[time.Duration]int{} // how many limits there are of each Window
+	of := map[string]int{} // how many limits there are of each kind
 	for _, l := range limits {
-		name := policy + "-" + shortDuration(l.Window)
-		if of[l.Window]++; of[l.Window] > 1 {
-			name += "-" + strconv.Itoa(of[l.Window])
+		kind := shortDuration(l.Window)
+		if IsHeld(l) {
+			kind = "at-once"
+		}
+		name := policy + "-" + kind
+		if of[kind]++; of[kind] > 1 {
+			name += "-" + strconv.Itoa(of[kind])
 		}
 		names = append(names, name)
 	}
@@ -83,6 +90,9 @@ func limited(limits []sash.Limit) []sash.Limit {
 
 // IsUnlimited reports whether l admits everything.
 func IsUnlimited(l sash.Limit) bool { return l == sash.Unlimited() }
+
+// IsHeld reports whether l is a limit of units that are held at a time.
+func IsHeld(l sash.Limit) bool { return l.Algorithm == sash.Concurrency }
 
 // shortDuration writes a window in its shortest form: 1m and not 1m0s.
 func shortDuration(d time.Duration) string {
@@ -121,9 +131,10 @@ func WithCarriers(limits []sash.Limit) []sash.Limit {
 // Carries reports whether carrying is the limit that carries the debts of l.
 func Carries(carrying, l sash.Limit) bool { return forgetsDebts(l) && carrier(l) == carrying }
 
-// forgetsDebts reports whether l forgets after a window what was charged beyond it.
+// forgetsDebts reports whether l forgets after a window what was charged beyond it. Units that are held are
+// not used, and so never owed.
 func forgetsDebts(l sash.Limit) bool {
-	return l.Algorithm != sash.TokenBucket && !IsUnlimited(l) && l.Count > 0 // or it admits nothing
+	return l.Algorithm != sash.TokenBucket && !IsHeld(l) && !IsUnlimited(l) && l.Count > 0 // or it admits nothing
 }
 
 // carrier returns the token bucket that carries the debts of l. It has the rate of l, and holds two

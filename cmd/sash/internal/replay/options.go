@@ -61,8 +61,12 @@ func (o *options) reportFlags() {
 func (o *options) addLimit(s string) error {
 	l, err := sash.ParseLimit(s)
 	o.limits = append(o.limits, l)
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("-limit: %w", err)
+	case l.Algorithm == sash.Concurrency:
+		return fmt.Errorf("-limit %q bounds what is under way: a log tells when a request came, and not how long it took, "+
+			"so it cannot be replayed", l)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func TestSchema_TakesTheValuesThatAreRead(t *testing.T) {
 	}{
 		{"name", []string{`"a b~"`, `"` + strings.Repeat("a", 128) + `"`}, []string{`"` + strings.Repeat("a", 129) + `"`, `""`, `5`, `null`, `"ä"`, `"a\n"`}, nil},
 		{"pattern", []string{`"/"`, `"POST /login"`}, []string{`""`, `7`, `[]`}, []string{`"login"`, `"a.com:80/"`}},
-		{"limits", []string{`"1/s"`, `["1/s"]`, `["1/s", "2/m"]`, `"unlimited"`}, []string{`[]`, `5`, `""`, `["1/s", 5]`, `[["1/s"]]`}, []string{`"1/x"`}},
+		{"limits", []string{`"1/s"`, `["1/s"]`, `["1/s", "2/m"]`, `"unlimited"`, `["9/s", "5 at once for 1m"]`}, []string{`[]`, `5`, `""`, `["1/s", 5]`, `[["1/s"]]`}, []string{`"1/x"`}},
 		{"key", []string{`"route"`, `"address"`, `"named"`, `{"address": {}}`, `{"header": "X-Key"}`, `{"join": ["named"]}`, `{"first-of": [{"join": ["route"]}, "route"]}`,
 			`{"address": {"trust-hops": 1, "read-forwarded": true, "ipv4-prefix": 24, "ipv6-prefix": 48}}`,
 			`{"address": {"trust-proxies": "10.0.0.1", "trust-unix-socket": true, "read-header": "X-Real-IP"}}`,
