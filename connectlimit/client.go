@@ -44,6 +44,9 @@ import (
 // error also wraps what t says: a [*httplimit.TurnError], sash.ErrExceedsLimit, the error of the
 // context.
 //
+// Under a limit by sash.AtOnce, a call holds its units until it has ended: a stream until Receive returns an
+// error, its response is closed, or its context ends.
+//
 // The interceptor repeats no call. Calls of handlers pass through it unchanged. It panics if t is
 // nil.
 func NewClientInterceptor(t *httplimit.Transport) connect.Interceptor {
@@ -62,7 +65,7 @@ func (i *clientInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc 
 		if !request.Spec().IsClient {
 			return next(ctx, request)
 		}
-		key, err := rpc.Admit(ctx, i.transport, &rpc.Description{
+		key, release, err := rpc.Admit(ctx, i.transport, &rpc.Description{
 			Procedure: request.Spec().Procedure,
 			Host:      request.Peer().Addr,
 			Header:    request.Header(),
@@ -71,6 +74,7 @@ func (i *clientInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc 
 		if err != nil {
 			return nil, notSent(err)
 		}
+		defer release()
 		response, err := next(ctx, request)
 		i.obey(key, err)
 		return response, err
@@ -106,11 +110,13 @@ type clientConn struct {
 	interceptor *clientInterceptor
 	ctx         context.Context
 
-	// The side that sends waits, and then closes turn. It may send if err is nil.
-	waited bool
-	turn   chan struct{}
-	key    string
-	err    error
+	// The side that sends waits, and then closes turn. It may send if err is nil. Then release gives back what
+	// the stream holds: the side that receives calls it at the end, and so does the end of ctx.
+	waited  bool
+	turn    chan struct{}
+	key     string
+	release func()
+	err     error
 
 	ended bool // set by Receive, which is called by one goroutine at a time
 }
@@ -124,15 +130,18 @@ func (c *clientConn) wait() error {
 	// nothing.
 	c.waited, c.err = true, connect.NewError(connect.CodeInternal, errPanicked)
 	defer close(c.turn)
-	key, err := rpc.Admit(c.ctx, c.interceptor.transport, &rpc.Description{
+	key, release, err := rpc.Admit(c.ctx, c.interceptor.transport, &rpc.Description{
 		Procedure: c.Spec().Procedure,
 		Host:      c.Peer().Addr,
 		Header:    c.RequestHeader(),
 	})
 	if c.key, c.err = key, nil; err != nil {
 		c.err = notSent(err)
+		return c.err
 	}
-	return c.err
+	stop := context.AfterFunc(c.ctx, release)
+	c.release = func() { stop(); release() }
+	return nil
 }
 
 // errPanicked is why a stream is not sent after a function of the Transport has panicked.
@@ -173,8 +182,12 @@ func (c *clientConn) Receive(message any) error {
 		return err
 	}
 	err := c.StreamingClientConn.Receive(message)
+	if err == nil {
+		return nil
+	}
+	c.release()
 	// Each call after the end returns the same denial. Its time counts from the first.
-	if err != nil && !errors.Is(err, io.EOF) && !c.ended {
+	if !errors.Is(err, io.EOF) && !c.ended {
 		c.ended = true
 		c.interceptor.obey(c.key, err)
 	}
@@ -199,6 +212,7 @@ func (c *clientConn) CloseResponse() error {
 	if c.sent() != nil {
 		return nil // nothing is open
 	}
+	defer c.release()
 	return c.StreamingClientConn.CloseResponse()
 }
 

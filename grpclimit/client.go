@@ -44,16 +44,19 @@ import (
 // its turn, with RetryInfo if the server has asked to wait for longer; and else INTERNAL. The error
 // also wraps what t says: a [*httplimit.TurnError], sash.ErrExceedsLimit, the error of the context.
 //
+// Under a limit by sash.AtOnce, a call holds its units until it has ended: a stream as long as it lasts.
+//
 // The interceptor repeats no call. Attempts that grpc-go itself repeats, by the retry policy of
 // a service config, are below the interceptor, and charged once. UnaryClientInterceptor panics if
 // t is nil.
 func UnaryClientInterceptor(t *httplimit.Transport) grpc.UnaryClientInterceptor {
 	rpc.MustNotBeNil("grpclimit: UnaryClientInterceptor", t == nil)
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-		key, err := rpc.Admit(ctx, t, describeOutgoing(ctx, method, conn, request))
+		key, release, err := rpc.Admit(ctx, t, describeOutgoing(ctx, method, conn, request))
 		if err != nil {
 			return notSent(err)
 		}
+		defer release()
 		var header, trailer metadata.MD
 		options = append(options[:len(options):len(options)], grpc.Header(&header), grpc.Trailer(&trailer))
 		err = invoke(ctx, method, request, reply, conn, options...)
@@ -67,15 +70,24 @@ func UnaryClientInterceptor(t *httplimit.Transport) grpc.UnaryClientInterceptor 
 func StreamClientInterceptor(t *httplimit.Transport) grpc.StreamClientInterceptor {
 	rpc.MustNotBeNil("grpclimit: StreamClientInterceptor", t == nil)
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
-		key, err := rpc.Admit(ctx, t, describeOutgoing(ctx, method, conn, nil))
+		key, release, err := rpc.Admit(ctx, t, describeOutgoing(ctx, method, conn, nil))
 		if err != nil {
 			return nil, notSent(err)
 		}
+		opened := false
+		defer func() {
+			if !opened {
+				release()
+			}
+		}()
+		// grpc-go alone knows of every end of a stream: its handler may stop to receive, and its context may end.
+		options = append(options[:len(options):len(options)], grpc.OnFinish(func(error) { release() }))
 		stream, err := open(ctx, desc, conn, method, options...)
 		if err != nil {
 			obey(t, key, err)
 			return nil, err
 		}
+		opened = true
 		return &clientStream{ClientStream: stream, transport: t, key: key}, nil
 	}
 }

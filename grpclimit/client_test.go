@@ -334,3 +334,53 @@ func TestClient_KeysCallsByTheAddressOfTheTarget(t *testing.T) {
 	require.Equal(t, "tmp/socket", endpoint("unix:///tmp/socket"))
 	require.Equal(t, "socket", endpoint("unix:socket"))
 }
+
+// A call of a client holds its units until it has ended, a stream for as long as it lasts, however it ends.
+func TestClient_ACallHoldsItsUnitsUntilItEnds(t *testing.T) {
+	for name, end := range map[string]func(stream grpc.ClientStream, cancel func(), conn *grpc.ClientConn){
+		"the client closes": func(stream grpc.ClientStream, _ func(), _ *grpc.ClientConn) {
+			_ = stream.CloseSend()
+			require.ErrorIs(t, stream.RecvMsg(new(wrapperspb.BytesValue)), io.EOF)
+		},
+		"its context ends":      func(_ grpc.ClientStream, cancel func(), _ *grpc.ClientConn) { cancel() },
+		"its connection closes": func(_ grpc.ClientStream, _ func(), conn *grpc.ClientConn) { conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := sash.Must(sash.New(sash.AtOnce(1, time.Hour), sash.WithSweepInterval(-1)))
+				tr := &httplimit.Transport{Limiter: l, Key: httplimit.Everyone()}
+				conn := dialBuffer(t, new(echo))
+				left := func() int64 { return l.Peek("", 0).Remaining }
+				unary := UnaryClientInterceptor(tr)
+				for _, answer := range []error{nil, status.Error(codes.NotFound, "gone")} {
+					err := unary(t.Context(), sayMethod, nil, nil, conn, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+						require.Zero(t, left())
+						return answer
+					})
+					require.Equal(t, status.Code(answer), status.Code(err))
+					require.EqualValues(t, 1, left())
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				open := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+					return conn.NewStream(ctx, desc, method, options...)
+				}
+				stream, err := StreamClientInterceptor(tr)(ctx, &chatDesc, conn, chatMethod, open)
+				require.NoError(t, err)
+				require.NoError(t, stream.SendMsg(message(t, 10)))
+				require.NoError(t, stream.RecvMsg(new(wrapperspb.BytesValue)))
+				require.Zero(t, left())
+				end(stream, cancel, conn)
+				synctest.Wait()
+				require.EqualValues(t, 1, left())
+				_, err = StreamClientInterceptor(tr)(t.Context(), &chatDesc, conn, chatMethod,
+					func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+						require.Zero(t, left())
+						return nil, io.ErrUnexpectedEOF
+					})
+				require.Error(t, err)
+				require.EqualValues(t, 1, left())
+			})
+		})
+	}
+}

@@ -228,11 +228,16 @@ const heldWait = time.Second
 // waitOf returns for how long a call is told to wait for n units of the key of t that d denies, and for how
 // long it has to wait at least. The two differ where units are held. With a store, l is nil.
 func (t *take) waitOf(l *sash.Limiter, d *sash.Decision, n int64) (told, least time.Duration) {
+	return waitFor(l, d, t.key, n, t.leave)
+}
+
+// waitFor is take.waitOf for n units of a key, which must leave more units.
+func waitFor(l *sash.Limiter, d *sash.Decision, key string, n, leave int64) (told, least time.Duration) {
 	if d.Allowed || d.RetryAfter == sash.Never || !quota.IsHeld(d.Limit) {
 		return d.RetryAfter, d.RetryAfter
 	}
 	if l != nil { // a store does not tell
-		least = internals.SureWait(l, t.key, n, t.leave)
+		least = internals.SureWait(l, key, n, leave)
 	}
 	return min(d.RetryAfter, max(least, heldWait)), least
 }

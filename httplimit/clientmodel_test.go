@@ -210,6 +210,7 @@ func TestModel_ClientsCrossAllOptionsAndCalls(t *testing.T) {
 	calls := map[string]string{
 		"RoundTrip": "of HTTP/1.1 and HTTP/2", "CloseIdleConnections": "when a session ends",
 		"Admit": "of Admit, and of the interceptors", "Obey": "of Admit, and of the interceptors", "HoldBack": "of the interceptors",
+		"Reserve": "of the interceptors",
 	}
 	for i := range reflect.PointerTo(transport).NumMethod() {
 		require.Contains(t, calls, reflect.PointerTo(transport).Method(i).Name)

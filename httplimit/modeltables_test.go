@@ -22,7 +22,8 @@ var elsewhere = map[string]string{
 	"ByRoute": "inside a mux", "ByRouteOf": "inside a mux",
 	"HashTag":         "clusters",
 	"ByHost":          "clients",
-	"Transport.Admit": "clients", "Transport.CloseIdleConnections": "clients", "Transport.HoldBack": "clients", "Transport.Obey": "clients", "Transport.RoundTrip": "clients",
+	"Transport.Admit": "clients", "Transport.CloseIdleConnections": "clients", "Transport.HoldBack": "clients", "Transport.Obey": "clients", "Transport.Reserve": "clients",
+	"Transport.RoundTrip": "clients",
 	"TurnError.Error": "clients", "TurnError.Unwrap": "clients",
 	"Outcome.MarshalText": "texts", "Outcome.String": "texts", "Outcome.UnmarshalText": "texts",
 }

@@ -28,6 +28,14 @@ import (
 // The Transport retries nothing by itself, and follows no redirect: the client does, and each hop waits
 // under its own key.
 //
+// # Requests under way
+//
+// A Limiter with a limit by [sash.AtOnce] bounds the requests that are under way for a key. A request holds
+// its units until Base has failed, or until the body of the response was closed or read to its end, or a read
+// of it has failed. A response without a body holds nothing. Nothing renews the lease: after it, the units
+// are free while the response is still being read. A Store cannot tell that such units are back. So the
+// limits of a Store must not hold any, or each request holds them for the lease.
+//
 // # Held keys
 //
 // The Transport also holds a key back when the server asks for it by a denial. Requests of that key,
@@ -143,7 +151,8 @@ var (
 	errNoKey       = errors.New("httplimit: not sent: the request does not tell the key to count it under")
 )
 
-// RoundTrip sends r once it is admitted, and returns the response unchanged. It does not modify r.
+// RoundTrip sends r once it is admitted, and returns the response unchanged, but for a body that gives units
+// back. It does not modify r.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// Base closes the body of a request that is sent. Close it here in all other cases, including a panic
 	// in Key or Cost.
@@ -153,14 +162,22 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			r.Body.Close()
 		}
 	}()
-	key, err := t.Admit(r)
+	key, held, err := t.admit(r)
 	if err != nil {
 		return nil, err
 	}
+	// Whatever happens until there is a body to give the units back: that must not leave them held.
+	passedOn := false
+	defer func() {
+		if !passedOn {
+			held.Release()
+		}
+	}()
 	sent = true
 	response, err := t.base().RoundTrip(r)
 	if err == nil {
 		t.Obey(key, response)
+		passedOn = holdUntilRead(response, held)
 	}
 	return response, err
 }
@@ -179,13 +196,31 @@ func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.Defaul
 // Admit waits as RoundTrip does, and returns once r may be sent, with the key to hold back if the server
 // asks for it: the one that was charged, and of an RPC its method, too, unless there is a Key. It sends
 // nothing. It returns the same errors as RoundTrip, and leaves the body of r alone. It is for calls of
-// other protocols, which [Transport.Obey] or [Transport.HoldBack] must tell of the answer.
+// other protocols, which [Transport.Obey] or [Transport.HoldBack] must tell of the answer. Under a limit by
+// [sash.AtOnce], use [Transport.Reserve]: Admit holds units for the whole lease.
 func (t *Transport) Admit(r *http.Request) (key string, err error) {
+	key, _, err = t.admit(r)
+	return key, err
+}
+
+// Reserve is [Transport.Admit] of a call that holds units, if a limit by [sash.AtOnce] says so, until release
+// is called. That must be once the call has ended, whatever has ended it. Further calls have no effect. It is
+// nil if there is an error.
+func (t *Transport) Reserve(r *http.Request) (key string, release func(), err error) {
+	key, held, err := t.admit(r)
+	if err != nil {
+		return key, nil, err
+	}
+	return key, held.Release, nil
+}
+
+// admit is Reserve. What is returned holds nothing, unless a limit of the Limiter holds units.
+func (t *Transport) admit(r *http.Request) (key string, held sash.Reservation, err error) {
 	switch {
 	case t.Limiter == nil && t.Store == nil:
-		return "", errNoLimiter
+		return "", held, errNoLimiter
 	case t.Limiter != nil && t.Store != nil:
-		return "", errTwoLimiters
+		return "", held, errTwoLimiters
 	}
 	keyOf, n := t.Key, int64(1)
 	if keyOf == nil {
@@ -193,68 +228,80 @@ func (t *Transport) Admit(r *http.Request) (key string, err error) {
 	}
 	charged, ok := keyOf(nil, r)
 	if !ok {
-		return "", errNoKey
+		return "", held, errNoKey
 	}
 	if t.Cost != nil {
 		n = t.Cost(r)
 	}
 	key = string(charged)
-	held := key
+	gate := key
 	// A limiter counts the methods of a host together, but the denial of an RPC is about one method.
 	if method, ok := r.Context().Value(bridge.Method{}).(string); ok && t.Key == nil {
-		held += method
+		gate += method
 	}
 	if t.NoWait {
-		return held, t.takeNow(r.Context(), key, held, n)
+		held, err = t.takeNow(r.Context(), key, gate, n)
+	} else {
+		held, err = t.wait(r.Context(), key, gate, n)
 	}
-	return held, t.wait(r.Context(), key, held, n)
+	return gate, held, err
+}
+
+// holds reports whether units of key are held at a time.
+func (t *Transport) holds(key string) bool {
+	return t.Store == nil && internals.Holds(t.Limiter, key, true)
 }
 
 // takeNow charges n units to key if that requires no waiting.
-func (t *Transport) takeNow(ctx context.Context, key, held string, n int64) error {
-	if left := t.gates.heldFor(held, t.clock()); left > 0 {
-		return &TurnError{RetryAfter: left, Held: true}
+func (t *Transport) takeNow(ctx context.Context, key, gate string, n int64) (held sash.Reservation, err error) {
+	if left := t.gates.heldFor(gate, t.clock()); left > 0 {
+		return held, &TurnError{RetryAfter: left, Held: true}
 	}
 	var answer StoreDecision
-	if t.Store == nil {
-		answer.Decision = t.Limiter.Take(key, n)
-	} else {
+	switch {
+	case t.Store != nil:
 		answer = t.Store.Take(ctx, []string{key}, n, nil)
 		ensureRetryAfter(&answer.Decision)
+	case t.holds(key):
+		held, answer.Decision = t.Limiter.Reserve(key, n)
+	default:
+		answer.Decision = t.Limiter.Take(key, n)
 	}
 	switch d, err := answer.Decision, answer.Err; {
 	case d.Allowed:
-		return nil
+		return held, nil
 	case ctx.Err() != nil && err != nil: // so the store could not be asked
-		return fmt.Errorf("httplimit: not sent: %w", ctx.Err())
+		return held, fmt.Errorf("httplimit: not sent: %w", ctx.Err())
 	case d.RetryAfter == sash.Never && err != nil:
-		return fmt.Errorf("httplimit: not sent: %w", err)
+		return held, fmt.Errorf("httplimit: not sent: %w", err)
 	case d.RetryAfter == sash.Never:
-		return fmt.Errorf("httplimit: not sent: a cost of %d under a limit of %v: %w", n, d.Limit, sash.ErrExceedsLimit)
+		return held, fmt.Errorf("httplimit: not sent: a cost of %d under a limit of %v: %w", n, d.Limit, sash.ErrExceedsLimit)
 	default:
-		return &TurnError{RetryAfter: d.RetryAfter, Err: err}
+		wait, _ := waitFor(t.Limiter, &d, key, n, 0)
+		return held, &TurnError{RetryAfter: wait, Err: err}
 	}
 }
 
-// wait blocks until n units are charged to key and held is not held back.
-func (t *Transport) wait(ctx context.Context, key, held string, n int64) error {
-	g := t.gates.enter(held)
-	defer t.gates.leave(held, g, t.clock())
+// wait blocks until n units are charged to key and gate is not held back.
+func (t *Transport) wait(ctx context.Context, key, gate string, n int64) (held sash.Reservation, err error) {
+	g := t.gates.enter(gate)
+	defer t.gates.leave(gate, g, t.clock())
 	for {
-		until, changed := t.gates.holdOf(held, g)
-		err := t.waitOnce(ctx, changed, until, key, n)
+		until, changed := t.gates.holdOf(gate, g)
+		held, err = t.waitOnce(ctx, changed, until, key, n)
 		if ctx.Err() != nil || changed.Err() == nil {
-			return err
+			return held, err
 		}
 		// The server has asked to hold key back while the request waited. Start over, even if the limiter
 		// admitted it at that moment: the request will be sent later, so it must be charged then, for the
-		// limit to hold at that time.
+		// limit to hold at that time. Until then it holds nothing.
+		held.Release()
 	}
 }
 
 // waitOnce waits until that instant, and then for the limiter, unless ctx or news ends. If the deadline of
 // ctx comes before that instant, it returns a TurnError at once.
-func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string, n int64) error {
+func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string, n int64) (held sash.Reservation, err error) {
 	// Whichever ends first, ctx or news, ends the wait. AfterFunc needs no goroutine until then.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -262,23 +309,25 @@ func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string,
 	clock := t.clock()
 	for left := timeLeft(clock, until); left > 0; left = timeLeft(clock, until) { // a manual clock may go back
 		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
-			return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
+			return held, &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
 		}
 		blockUntil(ctx, clock, until, nil, nil)
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
+			return held, fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
 		}
 	}
-	var limiter interface {
-		Wait(ctx context.Context, key string, n int64) error
-	} = t.Limiter
-	if t.Store != nil {
-		limiter = t.Store
+	switch {
+	case t.Store != nil:
+		err = t.Store.Wait(ctx, key, n)
+	case t.holds(key):
+		held, err = t.Limiter.WaitReserve(ctx, key, n)
+	default:
+		err = t.Limiter.Wait(ctx, key, n)
 	}
-	if err := limiter.Wait(ctx, key, n); err != nil {
-		return fmt.Errorf("httplimit: not sent: %w", err)
+	if err != nil {
+		return held, fmt.Errorf("httplimit: not sent: %w", err)
 	}
-	return nil
+	return held, nil
 }
 
 // clock returns the clock of the holds.

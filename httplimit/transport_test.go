@@ -905,3 +905,114 @@ func TestTransport_SendsABodyAgainForARedirect(t *testing.T) {
 	require.ErrorAs(t, err, &turn)
 	require.False(t, turn.Held)
 }
+
+// A request holds its units until its response has been read or closed, or has failed, and the next one is sent
+// then, in order, though the lease is long and its own deadline near.
+func TestTransport_HoldsUnitsWhileARequestIsUnderWay(t *testing.T) {
+	for name, end := range map[string]func(r *http.Response){
+		"closed": func(r *http.Response) { r.Body.Close() },
+		"read":   func(r *http.Response) { _, _ = io.Copy(io.Discard, r.Body) },
+		"switched": func(r *http.Response) {
+			_, err := r.Body.(io.Writer).Write([]byte("x"))
+			require.NoError(t, err)
+			r.Body.Close()
+		},
+		"closed twice": func(r *http.Response) { r.Body.Close(); r.Body.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newOutgoing(t, sash.AtOnce(1, time.Hour), sash.PerMinute(100).Log())
+				tr := &Transport{Limiter: l, Base: farEnd(func(*http.Request) (*http.Response, error) {
+					response := says(200)
+					var body io.ReadCloser = io.NopCloser(strings.NewReader("hello"))
+					if name == "switched" {
+						body = struct {
+							io.ReadCloser
+							io.Writer
+						}{body, io.Discard}
+					}
+					response.Body = body
+					return response, nil
+				})}
+				first := newRequest(t, t.Context())
+				response, err := tr.RoundTrip(first)
+				require.NoError(t, err)
+				_, err = response.Body.Read(make([]byte, 2))
+				require.NoError(t, err)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				sent := make(chan error, 1)
+				go func() {
+					_, err := tr.RoundTrip(newRequest(t, ctx))
+					sent <- err
+				}()
+				synctest.Wait()
+				require.Empty(t, sent, "it waits")
+				end(response)
+				require.NoError(t, <-sent)
+				require.Zero(t, l.Peek("a.example", 0).Remaining, "the second holds the unit")
+			})
+		})
+	}
+}
+
+func newRequest(t *testing.T, ctx context.Context) *http.Request {
+	r, err := http.NewRequestWithContext(ctx, "GET", "http://a.example/", nil)
+	require.NoError(t, err)
+	return r
+}
+
+// A request that is not sent, or whose response has no body, holds nothing. What was charged otherwise stays.
+func TestTransport_HoldsNothingWithoutAResponse(t *testing.T) {
+	for name, base := range map[string]func(*http.Request) (*http.Response, error){
+		"fails":      func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
+		"panics":     func(*http.Request) (*http.Response, error) { panic("of a test") },
+		"no body":    answersOK,
+		"empty body": func(*http.Request) (*http.Response, error) { r := says(204); r.Body = http.NoBody; return r, nil },
+	} {
+		for _, noWait := range []bool{false, true} {
+			l := newOutgoing(t, sash.AtOnce(2, time.Hour), sash.WithClock(sash.NewManualClock(0)))
+			tr := &Transport{Limiter: l, Base: farEnd(base), NoWait: noWait}
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = tr.RoundTrip(newRequest(t, t.Context()))
+			}()
+			require.EqualValues(t, 2, l.Peek("a.example", 0).Remaining, name)
+		}
+	}
+}
+
+// Without waiting, a request is told to come again soon. Reserve holds until it is released, once.
+func TestTransport_ReserveHoldsUntilItIsReleased(t *testing.T) {
+	l := newOutgoing(t, sash.AtOnce(1, time.Hour), sash.PerMinute(2).Log(), sash.WithClock(sash.NewManualClock(0)))
+	tr := &Transport{Limiter: l, NoWait: true}
+	key, release, err := tr.Reserve(newRequest(t, t.Context()))
+	require.NoError(t, err)
+	require.Equal(t, "a.example", key)
+	turn := new(TurnError)
+	_, none, err := tr.Reserve(newRequest(t, t.Context()))
+	require.ErrorAs(t, err, &turn)
+	require.Nil(t, none)
+	require.Equal(t, time.Second, turn.RetryAfter)
+	release()
+	_, second, err := tr.Reserve(newRequest(t, t.Context()))
+	require.NoError(t, err)
+	release()
+	_, err = tr.Admit(newRequest(t, t.Context()))
+	require.ErrorAs(t, err, &turn)
+	require.Equal(t, time.Minute, turn.RetryAfter, "the rate is used up, and the second holds the unit")
+	second()
+}
+
+// A request that is held back at the moment of its admission holds nothing until it is sent.
+func TestTransport_HoldsNothingWhileItIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &interrupted{Clock: sash.SystemClock()}
+		tr := &Transport{Limiter: newOutgoing(t, sash.AtOnce(1, time.Hour), sash.WithClock(clock)), Base: farEnd(answersOK)}
+		clock.call = func() { tr.HoldBack("a.example", 30*time.Second) }
+		start := time.Now()
+		_, err := get(t.Context(), tr, "http://a.example/")
+		require.NoError(t, err)
+		require.Equal(t, 30*time.Second, time.Since(start), "and not when its lease has ended")
+	})
+}

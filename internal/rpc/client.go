@@ -15,9 +15,10 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit"
 )
 
-// Admit waits until the call may be made, and returns the key for Obey.
-func Admit(ctx context.Context, t *httplimit.Transport, d *Description) (key string, err error) {
-	return t.Admit(d.outgoing(ctx, Size))
+// Admit waits until the call may be made, and returns the key for Obey. If there is no error, release must be
+// called once the call has ended. Further calls of it have no effect.
+func Admit(ctx context.Context, t *httplimit.Transport, d *Description) (key string, release func(), err error) {
+	return t.Reserve(d.outgoing(ctx, Size))
 }
 
 // NotSent returns the answer to a call that was not made because of err, an error of Admit.

@@ -194,3 +194,44 @@ func TestInterceptors_LeaveTheOtherSideAlone(t *testing.T) {
 	require.Error(t, say(t.Context(), dial(t, server.URL, sayProcedure, both)))
 	require.Equal(t, time.Minute, held(t, say(t.Context(), dial(t, server.URL, sayProcedure, both))))
 }
+
+// A call of a client holds its units until it has ended, a stream for as long as it lasts, however it ends.
+func TestClient_ACallHoldsItsUnitsUntilItEnds(t *testing.T) {
+	type bidi = connect.BidiStreamForClient[value, value]
+	for name, end := range map[string]func(s *bidi, cancel func()){
+		"the server ends it": func(s *bidi, _ func()) {
+			require.NoError(t, s.CloseRequest())
+			_, err := s.Receive()
+			require.ErrorIs(t, err, io.EOF)
+		},
+		"the client closes": func(s *bidi, _ func()) { _, _ = s.CloseRequest(), s.CloseResponse() },
+		"its context ends":  func(_ *bidi, cancel func()) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := outgoing(t, sash.AtOnce(1, time.Hour))
+			tr := &httplimit.Transport{Limiter: l, Key: httplimit.Everyone()}
+			left := func() int64 { return l.Peek("", 0).Remaining }
+			answer := error(nil)
+			server := serve(t, &echo{say: func(_ context.Context, request *connect.Request[value]) (*connect.Response[value], error) {
+				require.Zero(t, left())
+				return connect.NewResponse(request.Msg), answer
+			}})
+			held := connect.WithInterceptors(connectlimit.NewClientInterceptor(tr))
+			for _, answer = range []error{nil, connect.NewError(connect.CodeNotFound, errors.New("gone"))} {
+				err := say(t.Context(), dial(t, server.URL, sayProcedure, held))
+				require.Equal(t, answer == nil, err == nil)
+				require.EqualValues(t, 1, left())
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stream := dial(t, server.URL, chatProcedure, held).CallBidiStream(ctx)
+			require.NoError(t, stream.Send(message(10)))
+			_, err := stream.Receive()
+			require.NoError(t, err)
+			require.Zero(t, left())
+			end(stream, cancel)
+			require.Eventually(t, func() bool { return left() == 1 }, time.Minute, time.Millisecond)
+			_ = stream.CloseResponse() // so the server can close: the transport of net/http notices that the context is done
+		})
+	}
+}
