@@ -13,7 +13,8 @@ import (
 func (c *call) admit() (d *sash.Decision) {
 	takes := c.enforced
 	d, c.together.Allowed = &c.together, true // without any takes
-	reserve := c.slept                        // then its client may have gone, and it is undone
+	// If it has slept, its client may have gone: then it is undone.
+	reserve := c.slept
 	for _, t := range takes {
 		reserve = c.mayChange(t) || t.cost != takes[0].cost || reserve
 	}

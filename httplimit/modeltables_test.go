@@ -24,7 +24,7 @@ var elsewhere = map[string]string{
 	"ByHost":          "clients",
 	"Transport.Admit": "clients", "Transport.CloseIdleConnections": "clients", "Transport.HoldBack": "clients", "Transport.Obey": "clients", "Transport.Reserve": "clients",
 	"Transport.RoundTrip": "clients",
-	"TurnError.Error": "clients", "TurnError.Unwrap": "clients",
+	"TurnError.Error":     "clients", "TurnError.Unwrap": "clients",
 	"Outcome.MarshalText": "texts", "Outcome.String": "texts", "Outcome.UnmarshalText": "texts",
 }
 

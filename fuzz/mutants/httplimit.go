@@ -90,7 +90,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-together", fault: "a request that its policies deny together tries all the time",
-		file: "httplimit/queue.go", old: "soonest, last = together, together", new: "soonest, last = 0, 0",
+		file: "httplimit/queue.go", old: "soonest, last = together.RetryAfter, together.RetryAfter;", new: "soonest, last = 0, 0;",
 		tests: "TestQueue",
 	},
 	{
@@ -210,7 +210,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-reserves-at-once", fault: "a request reserves that has not waited",
-		file: "httplimit/admit.go", old: "reserve := c.slept ||", new: "reserve := true ||",
+		file: "httplimit/admit.go", old: "reserve := c.slept\n", new: "reserve := true\n",
 		tests: "TestQueue_ARequestThatWaits|TestStore_IsAsked",
 	},
 	{

@@ -19,7 +19,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "model-shadow-denied", fault: "a shadow that has denied a request gives its charge back",
-		file: "httplimit/decide.go", old: "if !t.settles || !t.decision.Allowed && t.Shadow {", new: "if !t.settles {",
+		file: "httplimit/decide.go", old: "if !t.settles && !t.holds || !t.decision.Allowed && t.Shadow {", new: "if !t.settles && !t.holds {",
 		tests: "TestModel$",
 	},
 	{

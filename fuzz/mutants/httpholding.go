@@ -1,0 +1,135 @@
+package main
+
+// ofHTTPHolding are faults of policies and clients whose limits hold units.
+var ofHTTPHolding = []mutant{
+	{
+		name: "http-holding-nothing", fault: "a policy that only holds units charges them without a reservation",
+		file: "httplimit/admit.go", old: "return t.settles || t.holds", new: "return t.settles",
+		tests: "TestAtOnce_HoldsUntil",
+	},
+	{
+		name: "http-holding-until-admitted", fault: "a policy that only holds units is not told of the response, and gives them back before",
+		file: "httplimit/decide.go", old: "if !t.settles && !t.holds || ", new: "if !t.settles || ",
+		tests: "TestAtOnce_HoldsUntil",
+	},
+	{
+		name: "http-holding-of-one-key", fault: "the limits of a key's own are held for their lease",
+		file: "httplimit/admit.go", old: "return internals.Holds(c.limiter, t.key, c.own != nil)", new: "return false",
+		tests: "TestAtOnce_OfAKeyByItself$",
+	},
+	{
+		name: "http-holding-of-a-new-key", fault: "the first request of a key by WithLimitsFor is held for its lease",
+		file: "httplimit/admit.go", old: "t.key, c.own != nil)", new: "t.key, false)",
+		tests: "TestAtOnce_WithTheRestOfAPolicy",
+	},
+	{
+		name: "http-holding-of-a-key-in-a-store", fault: "the limits of a key's own are held for their lease in a store",
+		file: "httplimit/admit.go", old: "|| slices.ContainsFunc(limits, quota.IsHeld)", new: "",
+		tests: "TestAtOnce_OfAKeyByItselfWithAStore",
+	},
+	{
+		name: "http-holding-after-a-panic", fault: "a request whose observer has panicked holds units for their lease",
+		file: "httplimit/decide.go", old: "	c.close()\n", new: "",
+		tests: "TestAtOnce_APanicWithin",
+	},
+	{
+		name: "http-holding-deaf-after-a-panic", fault: "nothing wakes the queue when the panic of an observer has given units back",
+		file: "httplimit/admit.go", old: "			if t.holds {\n				c.waits.Free(t.key, 0)\n			}\n", new: "",
+		tests: "TestAtOnce_AnObserverThatPanics",
+	},
+	{
+		name: "http-holding-deaf", fault: "a response that gives nothing back of its rate wakes no request that waits for its units",
+		file: "httplimit/charge.go", old: "cost < c.estimate || c.holds", new: "cost < c.estimate",
+		tests: "TestAtOnce_AQueueIsWoken",
+	},
+	{
+		name: "http-holding-deaf-to-a-new-queue", fault: "a request from before its policy had a queue wakes none in it",
+		file: "httplimit/decide.go", old: "if t.queues() || t.holds {", new: "if t.queues() {",
+		tests: "TestAtOnce_AQueueThatComesLater",
+	},
+	{
+		name: "http-holding-refuses-for-leases", fault: "a request is refused since leases end after its time in the queue",
+		file: "httplimit/queue.go", old: "max(last, t.sureWait)", new: "max(last, t.decision.RetryAfter)",
+		tests: "TestAtOnce_AQueueIsWoken",
+	},
+	{
+		name: "http-holding-waits-for-rates", fault: "a request waits in vain for a rate, if units are held as well",
+		file: "httplimit/call.go", old: "least = internals.SureWait(l, key, n, leave)", new: "_ = key",
+		tests: "TestAtOnce_OnlyARate",
+	},
+	{
+		name: "http-holding-asks-no-store", fault: "a request that waits asks a store for units again when the leases end",
+		file: "httplimit/queue.go", old: "min(soonest, t.wait)", new: "min(soonest, t.decision.RetryAfter)",
+		tests: "TestAtOnce_AQueueAsksAStore",
+	},
+	{
+		name: "http-holding-tells-leases", fault: "Retry-After is the end of the leases",
+		file: "httplimit/report.go", old: "|| !quota.IsHeld(d.Limit) {", new: "|| true {",
+		tests: "TestAtOnce_Headers",
+	},
+	{
+		name: "http-holding-tells-leases-in-t", fault: "RateLimit tells the end of the leases",
+		file: "httplimit/admit.go", old: "t.next.RetryAfter, _ = t.waitOf(c.limiter, &t.next, t.remaining+1)", new: "",
+		tests: "TestAtOnce_Headers",
+	},
+	{
+		name: "http-holding-resets-by-leases", fault: "X-RateLimit-Reset is the end of the leases",
+		file: "httplimit/header.go", old: "reset = min(reset, heldWait)", new: "reset = max(reset, heldWait)",
+		tests: "TestAtOnce_Headers",
+	},
+	{
+		name: "http-holding-within-a-window", fault: "clients are told of the lease as of a window",
+		file: "httplimit/internal/quota/quota.go", old: "within >= time.Second && !IsHeld(l)", new: "within >= time.Second",
+		tests: "TestAtOnce_Headers", in: "httplimit",
+	},
+	{
+		name: "http-holding-in-debt", fault: "units that are held are paid off as of a rate",
+		file: "httplimit/internal/quota/quota.go", old: "l.Algorithm != sash.TokenBucket && !IsHeld(l) &&", new: "l.Algorithm != sash.TokenBucket &&",
+		tests: "TestAtOnce_WithTheRestOfAPolicy|TestModel$", in: "httplimit",
+	},
+	{
+		name: "http-holding-unseen", fault: "a policy that only holds units reports a response that it has not seen",
+		file: "httplimit/charge.go", old: "|| !r.unseen || !c.policy.settles)", new: "|| !r.unseen)",
+		tests: "TestModel$",
+	},
+	{
+		name: "http-holding-by-a-message", fault: "a message holds units for their lease if its size cannot be told",
+		file: "internal/rpc/call.go", old: "defer func() { charges.Settle(r) }() // also", new: "func() {}() // also",
+		tests: "TestStream_AMessageHolds",
+	},
+	{
+		name: "client-holding-nothing", fault: "a request that waits holds its units for their lease",
+		file: "httplimit/transport.go", old: "	case t.holds(key):\n		held, err = t.Limiter.WaitReserve(ctx, key, n)\n", new: "",
+		tests: "TestTransport_HoldsUnits",
+	},
+	{
+		name: "client-holding-at-once", fault: "a request that may not wait holds its units for their lease",
+		file: "httplimit/transport.go", old: "	case t.holds(key):\n		held, answer.Decision = t.Limiter.Reserve(key, n)\n", new: "",
+		tests: "TestTransport_HoldsNothingWithout",
+	},
+	{
+		name: "client-holding-no-body", fault: "a request whose response has no body, or has failed, holds its units for their lease",
+		file: "httplimit/transport.go", old: "		if !passedOn {\n			held.Release()\n		}\n", new: "		_ = passedOn\n",
+		tests: "TestTransport_HoldsNothingWithout",
+	},
+	{
+		name: "client-holding-until-closed", fault: "a response that was read to its end holds units until it is closed",
+		file: "httplimit/heldbody.go", old: "err != nil {\n		b.held.Release()", new: "err == nil && n < 0 {\n		b.held.Release()",
+		tests: "TestTransport_HoldsUnits",
+	},
+	{
+		name: "client-holding-what-is-held-back", fault: "a request that is held back when it is admitted holds its units, and waits for itself",
+		file: "httplimit/transport.go", old: "		held.Release()\n	}\n}\n\n// waitOnce", new: "	}\n}\n\n// waitOnce",
+		tests: "TestTransport_HoldsNothingWhile",
+	},
+	{
+		name: "client-holding-a-stream", fault: "a stream of a client holds its units for their lease",
+		file: "grpclimit/client.go", old: "grpc.OnFinish(func(error) { release() })", new: "grpc.OnFinish(func(error) {})",
+		tests: "TestClient_ACallHolds",
+	},
+	{
+		name: "client-holding-a-stream-of-connect", fault: "a stream of Connect holds its units until its response is closed",
+		file: "connectlimit/client.go", old: "	c.release()\n	// Each call after the end", new: "	// Each call after the end",
+		tests: "TestClient_ACallHolds",
+	},
+}
