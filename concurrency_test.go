@@ -333,6 +333,19 @@ func TestReconfigure_ToALongerLease(t *testing.T) {
 	}
 }
 
+// Of two limits that take over from one, each gives back at the instant at which it recorded a late call.
+func TestReconfigure_IntoTwoLeases(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, AtOnce(2, 10), WithClock(clock))
+	l.Reserve("k", 1)
+	clock.Set(20)
+	require.NoError(t, l.Reconfigure(AtOnce(2, 10), AtOnce(2, 100)))
+	clock.Set(15)
+	r, _ := l.Reserve("k", 1)
+	r.Release()
+	require.EqualValues(t, 2, l.Peek("k", 0).Remaining)
+}
+
 // What was charged under other limits holds nothing.
 func TestReconfigure_FromOtherLimitsHoldsNothing(t *testing.T) {
 	for _, from := range []Limit{PerMinute(5).Log(), PerMinute(5).Counter(), PerMinute(5).Parts(), PerMinute(5).TokenBucket(5), PerMinute(5).Buckets(time.Second)} {
@@ -382,6 +395,32 @@ func TestAtOnce_TakesRoomForWhatIsHeld(t *testing.T) {
 	}
 	_, e := l.lookup(l.key("k"))
 	require.LessOrEqual(t, e.asMulti().states[0].ring.Load().room(), 9)
+}
+
+// A ring whose units are mostly given back is not copied at each charge, though nearly Count are held.
+func TestAtOnce_CopiesItsRecordsSeldom(t *testing.T) {
+	for _, limit := range []Limit{AtOnce(1000, time.Hour), PerHour(1000).Log()} {
+		clock := NewManualClock(0)
+		l := newTest(t, limit, WithClock(clock))
+		for range 998 {
+			clock.Advance(1)
+			l.Reserve("k", 1)
+		}
+		var last *ring
+		copies := 0
+		for range 3000 {
+			clock.Advance(1)
+			r, d := l.Reserve("k", 1)
+			require.True(t, d.Allowed)
+			r.Cancel()
+			_, e := l.lookup(l.key("k"))
+			if g := e.asMulti().states[0].ring.Load(); g != last {
+				last = g
+				copies++
+			}
+		}
+		require.LessOrEqual(t, copies, 8, "under %v", limit)
+	}
 }
 
 // Whatever ten thousand programs of holders do that release, die, are cancelled and come back late: at most

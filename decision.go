@@ -27,9 +27,9 @@ type Decision struct {
 	Remaining int64
 	// RetryAfter is 0 if Allowed. Otherwise it is the exact wait: if nothing else is
 	// charged, the same call is admitted after it, and denied a nanosecond earlier. Where units are held
-	// at a time, as by AtOnce, it is the latest instant: they may be given back earlier.
+	// at a time, as by AtOnce, it is the longest wait: they may be given back before.
 	RetryAfter time.Duration
-	// ResetAfter is the time until the key is idle, if nothing else is charged. It is 0
+	// ResetAfter is the time until the key is idle, if nothing else is charged or given back. It is 0
 	// if the key is idle already.
 	ResetAfter time.Duration
 }

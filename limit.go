@@ -86,13 +86,14 @@ const (
 	// [WithChargeDenied]. A snapshot has no units that are held, since their holders are gone when it is
 	// restored.
 	//
-	// RetryAfter is the latest instant at which the call is admitted, by the leases alone, and so is
-	// ResetAfter: units may be given back earlier. So Wait and the like never give up because of it before
-	// their time.
+	// RetryAfter and ResetAfter are the longest waits, by the leases alone: units may be given back before.
+	// Wait and the like refuse no deadline because of them.
 	//
-	// A key takes some 180 bytes if one charge holds units and 250 if five do, up to 32 for each further one,
-	// and 48 once it was reserved from. An open Reservation takes about 150. None of this grows with Count or
-	// Window.
+	// A key that is evicted or reset forgets what is held: under [WithMaxKeys], take [DenyNew] if there must
+	// never be more than Count.
+	//
+	// A key that was reserved from takes some 230 bytes if one charge holds units and 300 if five do, and up
+	// to 48 for each further one. An open Reservation takes about 150. None of this grows with Count or Window.
 	Concurrency
 )
 

@@ -226,6 +226,7 @@ func TestParseLimit_NamesEveryFault(t *testing.T) {
 		"5 at once for 1m log":     {`"for 1m log" after at once, want nothing or for LEASE`},
 		"5 concurrent":             {`sash: limit "5 concurrent", did you mean "5 at once"?: no slash, want COUNT/WINDOW such as 100/1m, or COUNT at once`},
 		"5 At Once 1M":             {`did you mean "5 at once 1m"?`},
+		"5 concurrent requests":    {`did you mean "5 at once"?`},
 		"5 in flight for 10s":      {`did you mean "5 at once for 10s"?`},
 		"5 at a time, please":      {"no slash"},
 		"10/s buckets":             {`"buckets"`},

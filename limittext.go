@@ -12,8 +12,8 @@ import (
 )
 
 // String returns the limit as text, such as "100/1m0s", "100/1m0s counter", "10/1s log", "240/1h0m0s
-// buckets 1m0s", "10/1s burst 100", "5 at once for 1m0s" or "unlimited". A limit without the name of an algorithm is in
-// [SlidingParts], of more than [SmallCount] units. [ParseLimit] reads the text back.
+// buckets 1m0s", "10/1s burst 100", "5 at once for 1m0s" or "unlimited". A limit without the name of an
+// algorithm is in [SlidingParts], of more than [SmallCount] units. [ParseLimit] reads the text back.
 func (l Limit) String() string {
 	if l == Unlimited() {
 		return unlimitedText
@@ -56,8 +56,8 @@ const defaultLease = time.Minute
 //	COUNT at once for LEASE
 //	unlimited
 //
-// Without a word for the algorithm, the count chooses it as it does for [Per]. The "for" may be left out,
-// and so may the LEASE, which then is a minute.
+// Without a word for the algorithm, the count chooses it as it does for [Per]. Without "for LEASE", the lease
+// is a minute. The word "for" alone may be left out.
 //
 // A duration is one of [time.ParseDuration], a unit without a number, or a whole number of
 // days or weeks. The units are s, sec, second, m, min, minute, h, hour, d, day, w and week.
@@ -107,7 +107,7 @@ func didYouMean(meant string) string { return ", did you mean " + strconv.Quote(
 var loosely = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:r|req|reqs|requests?|x|times)?\s*(?:/|per|a|in|every)\s*(\w+)\s*(.*)$`)
 
 // atATime matches a limit of what happens at the same time as other programs write it, and what follows.
-var atATime = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:at once|at a time|at the same time|concurrent(?:ly)?|concurrency|in flight|in parallel|parallel|simultaneous(?:ly)?)\b\s*(.*)$`)
+var atATime = regexp.MustCompile(`(?i)^\s*(\d+)\s*(?:at once|at a time|at the same time|concurrent(?:ly)?|concurrency|in flight|in parallel|parallel|simultaneous(?:ly)?)\b\s*(?:requests?|calls?)?\s*(.*)$`)
 
 // plural matches the s of units by name, but not of ms, which is no plural of m.
 var plural = regexp.MustCompile(`(?i)([a-z]{3})s$`)

@@ -282,7 +282,11 @@ func (r *slidingLog) shrunk(g *ring) *ring {
 
 // larger returns what is kept of v in a ring with more room, and that room.
 func (r *slidingLog) larger(v ringView) (kept ringView, room int) {
-	return v, ringRoom(v.keptRecords(), r.Count)
+	count, usual := v.keptRecords(), r.Count
+	if count < v.count { // records whose units were given back come on top of the Count that may have some
+		usual = math.MaxInt64
+	}
+	return v, ringRoom(count, usual)
 }
 
 // smaller returns what is kept of v in a smaller ring, and the room of that. It is 0 if v is not far too

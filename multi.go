@@ -200,8 +200,12 @@ func (e *multiEntry) giveBack(origins []origin, reserved, left int64) (freed boo
 		if g == nil {
 			continue
 		}
-		// Two states of one lineage began as one: give back to each lineage once.
-		at := slices.IndexFunc(origins, func(o origin) bool { return o.lineage == g.root })
+		// Two states of one lineage began as one: give back to each lineage once. If both hold units, for leases
+		// of different lengths, a late call may be recorded at another instant in each: so its own place first.
+		at := i
+		if i >= len(origins) || origins[i].lineage != g.root {
+			at = slices.IndexFunc(origins, func(o origin) bool { return o.lineage == g.root })
+		}
 		if at < 0 {
 			continue
 		}

@@ -144,15 +144,6 @@ func (r Reservation) Release() {
 // Cancel settles the reservation to nothing: the whole charge is given back.
 func (r Reservation) Cancel() { r.Commit(0) }
 
-// holds reports whether units of key are held at a time. Unless asked is set, it takes it for granted that
-// the function of WithLimitsFor says so of no key.
-func (l *Limiter) holds(key string, asked bool) bool {
-	if !asked && !l.current.Load().ruleset.everHeld.Load() {
-		return false // as mostly: no key need be looked up
-	}
-	return l.rulesetOf(key).held
-}
-
 // giveBack gives units of the charge, or none, back in the states of its lineages, where it is
 // no longer open; and all of them where they are held.
 func (r *reservation) giveBack(units int64) {

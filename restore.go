@@ -14,7 +14,7 @@ import (
 // [Limiter.SetLimits], by the snapshot that r yields. The limiter must have the limits
 // under which the [Limiter.Snapshot] was made, in the same order.
 //
-// From there on, every answer is the one that the other limiter would have given:
+// From there on, every answer is the one that the other limiter would have given, but that no unit is held:
 //   - Time goes on where it stood in the snapshot. The time since then counts as passed.
 //     It is measured by the wall clock, which Snapshot and Restore each read once. If
 //     that clock was set back in between, no time has passed.

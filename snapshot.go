@@ -16,7 +16,7 @@ import (
 //
 // It does not contain waiting calls, nor the quotas that keys share under
 // [ShareOverflow], nor units that are held at a time, as by [AtOnce]: their holders are gone when it is
-// restored. A reservation that is not settled yet is in it as charged.
+// restored. A reservation that is not settled yet is in it as charged, to the other limits.
 //
 // The units charged by calls that returned before Snapshot was called are in the snapshot. The
 // charge of a call that runs at the same time to one key is in it as a whole or not at all. The

@@ -17,8 +17,8 @@ func (l *Limiter) takeAllOn(keys []string, terms []bridge.Terms, n int64) (d Dec
 	return d, crossingsOf(targets)
 }
 
-// tryTakeOn is takeAllOn of one key that has an entry for one limit, and need be left nothing. If ok is false, it
-// had no effect.
+// tryTakeOn is takeAllOn of one key that has an entry for one limit, and need be left nothing. If ok is false,
+// it had no effect.
 func (l *Limiter) tryTakeOn(name string, near, n int64) (d Decision, crossings []bridge.Crossing[Limit], ok bool) {
 	g, k := l.current.Load(), l.key(name)
 	at := g.instant(l.clock.Now())

@@ -23,7 +23,7 @@ var ErrExceedsLimit = errors.New("exceeds the limit")
 var ErrTooManyWaiters = errors.New("too many waiters")
 
 // Wait blocks until n units are admitted for key, and charges them. Calls that wait for one key are
-// admitted in the order in which they came, before those of [Limiter.WaitLeaving] that are to leave units.
+// admitted in the order in which they came, before calls of [Limiter.WaitLeaving] that are to leave units.
 // A Take does not queue, and may be admitted before them.
 //
 // Wait returns nil once n is charged. On an error, nothing is charged. The error is
@@ -37,9 +37,8 @@ var ErrTooManyWaiters = errors.New("too many waiters")
 //     last longer. That follows from the state of the key, and from the units that the
 //     calls before it wait for, unless these calls give up.
 //
-// Units that are held at a time, as [AtOnce] limits them, may be given back at any time. So the wait is
-// not sure to last until their leases end, and no deadline refuses it for them. Whoever gives units back
-// wakes the call that is next.
+// Units that are held at a time, as [AtOnce] limits them, may be given back at any time. So no deadline
+// refuses a call because of leases. A call that gives units back wakes the next in the queue.
 //
 // An n of 0 charges nothing and does not queue. It waits only while the key is over its limits.
 //
@@ -335,6 +334,15 @@ func (l *Limiter) leastWait(targets []target, n int64) (least time.Duration) {
 		}
 	}
 	return least
+}
+
+// holds reports whether units of key are held at a time. Unless asked is set, it takes it for granted that
+// the function of WithLimitsFor says so of no key.
+func (l *Limiter) holds(key string, asked bool) bool {
+	if !asked && !l.current.Load().ruleset.everHeld.Load() {
+		return false // as mostly: no key need be looked up
+	}
+	return l.rulesetOf(key).held
 }
 
 // sureWait returns how long a call for n units of key, which must leave more units, has to wait at least,

@@ -10,8 +10,8 @@ import (
 )
 
 // Charges are the charges of one admitted request that its response may change, under policies with Charge,
-// ChargeUncertain or Settle, or that hold units until then, under limits by [sash.AtOnce]. All methods may be called on nil, which is no charges. They are safe
-// for concurrent use.
+// ChargeUncertain or Settle, or that hold units until then, under limits by [sash.AtOnce]. All methods may be
+// called on nil, which is no charges. They are safe for concurrent use.
 type Charges struct {
 	limiter *Limiter
 	request *http.Request

@@ -105,4 +105,14 @@ var ofHolding = []mutant{
 		file: "log.go", old: "for r.held && drop < v.count-1", new: "for false && drop < v.count-1",
 		tests: "TestAtOnce_TakesRoom",
 	},
+	{
+		name: "holding-mixes-leases", fault: "of two leases that took over from one, both give back at the instant of the first",
+		file: "multi.go", old: "if i >= len(origins) || origins[i].lineage != g.root {", new: "{",
+		tests: "TestReconfigure_IntoTwoLeases",
+	},
+	{
+		name: "holding-copies", fault: "a ring near its Count is copied at each charge, for records whose units were given back",
+		file: "log.go", old: "if count < v.count { //", new: "if false { //",
+		tests: "TestAtOnce_CopiesItsRecordsSeldom",
+	},
 }
