@@ -397,29 +397,39 @@ func TestAtOnce_TakesRoomForWhatIsHeld(t *testing.T) {
 	require.LessOrEqual(t, e.asMulti().states[0].ring.Load().room(), 9)
 }
 
-// A ring whose units are mostly given back is not copied at each charge, though nearly Count are held.
+// A ring is copied seldom: where the units of the oldest records were given back, and where nearly Count
+// are held.
 func TestAtOnce_CopiesItsRecordsSeldom(t *testing.T) {
-	for _, limit := range []Limit{AtOnce(1000, time.Hour), PerHour(1000).Log()} {
+	for _, c := range []struct {
+		limit       Limit
+		held, queue int // charges that are held throughout, and before the oldest of the others is given back
+	}{
+		{AtOnce(5, time.Hour), 0, 3}, {AtOnce(1000, time.Hour), 998, 1}, {PerHour(1000).Log(), 998, 1},
+	} {
 		clock := NewManualClock(0)
-		l := newTest(t, limit, WithClock(clock))
-		for range 998 {
+		l := newTest(t, c.limit, WithClock(clock))
+		for range c.held {
 			clock.Advance(1)
 			l.Reserve("k", 1)
 		}
 		var last *ring
+		var queue []Reservation
 		copies := 0
 		for range 3000 {
 			clock.Advance(1)
 			r, d := l.Reserve("k", 1)
 			require.True(t, d.Allowed)
-			r.Cancel()
+			if queue = append(queue, r); len(queue) == c.queue {
+				queue[0].Cancel()
+				queue = queue[1:]
+			}
 			_, e := l.lookup(l.key("k"))
 			if g := e.asMulti().states[0].ring.Load(); g != last {
 				last = g
 				copies++
 			}
 		}
-		require.LessOrEqual(t, copies, 8, "under %v", limit)
+		require.LessOrEqual(t, copies, 8, "under %v", c.limit)
 	}
 }
 

@@ -42,12 +42,13 @@
 //
 // A unit is held until its reservation is settled, by [Reservation.Release] or in any other way, and no
 // longer than the lease, by the time of the store. So the units of a process that was killed are back once
-// their leases end, and no earlier. A lease must outlast the work. The unit of a Reserve whose answer was
-// lost, and of a Release whose outcome is not known, is held until its lease ends; and so is each unit of a
-// Take or a Wait, which nothing settles.
+// their leases end, and no earlier. A lease must outlast the work. The unit of a Reserve or a WaitReserve whose
+// answer was lost, and of a Release whose outcome is not known, is held until its lease ends; and so is each
+// unit of a Take or a Wait, which nothing settles.
 //
 // A unit that one process gives back is there for all at once. So the mirror denies nothing because of such
-// a limit, and no units are leased under one. See [Limiter.Wait] for how a call waits for it.
+// a limit, and no units are leased under one. [Limiter.WaitReserve] waits for a unit, and returns a reservation
+// to release. See [Limiter.Wait] for how a call waits.
 //
 // # Consistency
 //

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-30da4c49/sash"
 )
 
-// A Reservation is a charge that may still change: see [Limiter.Reserve]. It may be copied; its
-// copies are the same reservation. The zero Reservation, which a call that is denied or
+// A Reservation is a charge that may still change: see [Limiter.Reserve] and [Limiter.WaitReserve]. It may
+// be copied; its copies are the same reservation. The zero Reservation, which a call that is denied or
 // [sash.Unlimited] returns, settles nothing.
 type Reservation struct{ of *reservation }
 
@@ -54,14 +54,15 @@ func (l *Limiter) ReserveLeaving(ctx context.Context, key string, n, leave int64
 func (l *Limiter) reserve(ctx context.Context, key string, r request) (Reservation, Decision) {
 	var a answer
 	t := l.callOne(ctx, key, r, &a)
-	if !a.Allowed || t.unlimited {
-		return Reservation{}, a.Decision
-	}
 	return l.reservation(t, 0, &a), a.Decision
 }
 
-// reservation returns the reservation of t, the target of that index, by which a admits its call.
+// reservation returns the reservation of t, the target of that index, by which a admits its call. It is the
+// zero one if a admits none, or to no Reserve, or t is unlimited.
 func (l *Limiter) reservation(t target, index int, a *answer) Reservation {
+	if !a.Allowed || a.call.op != reserve || t.unlimited {
+		return Reservation{}
+	}
 	r := &reservation{limiter: l, charge: charge{target: t}, n: a.call.n}
 	if b := a.call.batch; b != nil {
 		r.charge = b.views[index].charge(t, reserve, "")

@@ -36,9 +36,26 @@ import (
 // Units that are held at a time, as [sash.AtOnce] limits them, may be given back at any time. So no deadline
 // ends a Wait at once because of them. What this process gives back wakes the call that is first. For what
 // others give back, that call asks the store again after 5 ms, and then each time after twice as long, up to
-// 250 ms; but not before the other limits of the key admit it, nor later than the leases end.
+// 250 ms; but not before the other limits of the key admit it, nor later than the leases end. What a Wait
+// itself was admitted for is held until its lease ends: use [Limiter.WaitReserve] to give it back.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
-	return l.wait(ctx, key, request{op: take, n: n})
+	_, err := l.wait(ctx, key, request{op: take, n: n})
+	return err
+}
+
+// WaitReserve waits as [Limiter.Wait] does, in the same queue, and returns a reservation of the n units to
+// settle, as [Limiter.Reserve] does. Units that are held at a time, as [sash.AtOnce] limits them, are held
+// until it is settled, or until their lease ends. A reservation of 0 units charges what is committed.
+//
+// The errors are the same as for Wait. With an error, it returns the zero Reservation, which settles nothing.
+// If ctx ends while the store decides, WaitReserve returns at once. Units that the store then admits are given
+// back in another round trip, once the answer is there. If the answer is lost, or they cannot be given back,
+// they stay charged, and those that are held at a time are held until their lease ends.
+//
+// It costs one round trip each time that it asks: neither the mirror nor a lease decides. If the fallback
+// admits it, the reservation is one of the fallback: it settles nothing in the store.
+func (l *Limiter) WaitReserve(ctx context.Context, key string, n int64) (Reservation, error) {
+	return l.wait(ctx, key, request{op: reserve, n: n})
 }
 
 // WaitLeaving is [Limiter.Wait] that is admitted only once at least leave units remain after it, as
@@ -51,13 +68,14 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 //
 // A call ahead of which another has gone asks the store again when that is admitted.
 func (l *Limiter) WaitLeaving(ctx context.Context, key string, n, leave int64) error {
-	return l.wait(ctx, key, leaving(take, n, leave))
+	_, err := l.wait(ctx, key, leaving(take, n, leave))
+	return err
 }
 
-// wait waits until r, a call for key, is admitted.
-func (l *Limiter) wait(ctx context.Context, key string, r request) error {
+// wait waits until r, a call for key, is admitted. The reservation is the zero one unless r reserves.
+func (l *Limiter) wait(ctx context.Context, key string, r request) (none Reservation, _ error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return none, err
 	}
 	pause := shortestPause
 	// Only the first call for the key asks the store. It claims the key until it leaves the queue,
@@ -71,35 +89,87 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) error {
 		// ahead of it.
 		for !l.queues.Begin(w, 0) {
 			if err := w.Block(ctx, nil); err != nil {
-				return err
+				return none, err
 			}
 		}
 		var a answer
-		t := l.callOne(ctx, key, r, &a)
+		t := l.callOrGiveBack(ctx, key, r, &a)
 		d := &a.Decision
 		switch {
 		case ctx.Err() != nil && (d.By == ByFallback || !d.Allowed):
-			return ctx.Err()
+			l.giveBack(ctx, t, &a) // what the fallback has reserved here
+			return none, ctx.Err()
 		case d.Allowed:
-			return nil
+			return l.reservation(t, 0, &a), nil
 		case d.RetryAfter == sash.Never && d.Err != nil && d.By != ByFallback:
-			return fmt.Errorf("sashredis: Wait: %w", d.Err)
+			return none, fmt.Errorf("sashredis: Wait: %w", d.Err)
 		case d.RetryAfter == sash.Never:
-			return exceeds(d.Limit, &r)
+			return none, exceeds(d.Limit, &r)
 		case d.By == ByFallback && errors.Is(d.Err, errUnsent):
-			return fmt.Errorf("sashredis: Wait: it is not charged: %w", d.Err)
+			return none, fmt.Errorf("sashredis: Wait: it is not charged: %w", d.Err)
 		case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):
-			return fmt.Errorf("sashredis: Wait: it may have been charged: %w", d.Err)
+			return none, fmt.Errorf("sashredis: Wait: it may have been charged: %w", d.Err)
 		}
 		if deadline, ok := ctx.Deadline(); ok && l.clock == nil && d.By != ByFallback && a.certain > time.Until(deadline) {
-			return fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
+			return none, fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
 				a.certain, time.Until(deadline), context.DeadlineExceeded)
 		}
 		l.queues.End(w, []queue.Claim{everything})
 		if err := l.sleep(ctx, w, a.pauseOf(t, &pause)); err != nil {
-			return err
+			return none, err
 		}
 	}
+}
+
+// callOrGiveBack is callOne for a caller that gives up when ctx ends. The call of a Reserve then goes on, and
+// what it is admitted for is given back. Its caller gets no answer: a stays zero.
+func (l *Limiter) callOrGiveBack(ctx context.Context, key string, r request, a *answer) target {
+	if r.op != reserve || ctx.Done() == nil {
+		return l.callOne(ctx, key, r, a)
+	}
+	// Only the answer tells where the units were charged, so the end of ctx must not end the call. The channel
+	// has no buffer: either the caller receives the attempt, or both goroutines see that ctx has ended.
+	attempts := make(chan *attempt)
+	go func() {
+		var of attempt
+		of.call(context.WithoutCancel(ctx), l, key, r)
+		select {
+		case attempts <- &of:
+		case <-ctx.Done():
+			l.giveBack(ctx, of.target, &of.answer)
+		}
+	}()
+	select {
+	case of := <-attempts:
+		if of.panicked != nil {
+			panic(of.panicked) // in the goroutine of the caller, which may recover from it
+		}
+		*a = of.answer
+		return of.target
+	case <-ctx.Done():
+		return target{}
+	}
+}
+
+// An attempt is a call of callOne in a goroutine of its own, and how it has ended.
+type attempt struct {
+	answer   answer
+	target   target
+	panicked any // what a function of the user or the Conn has panicked with; nil: none has
+}
+
+// call makes the call.
+func (of *attempt) call(ctx context.Context, l *Limiter, key string, r request) {
+	defer func() { of.panicked = recover() }()
+	of.target = l.callOne(ctx, key, r, &of.answer)
+}
+
+// giveBack gives back what a has reserved of t, if anything, although ctx has ended. If that fails, the units
+// stay charged, as no caller has a reservation to settle.
+func (l *Limiter) giveBack(ctx context.Context, t target, a *answer) {
+	var err error
+	defer recoverConn(&err) // no caller could
+	err = l.reservation(t, 0, a).Cancel(context.WithoutCancel(ctx))
 }
 
 // These are the pauses between two looks of a Wait for units that other processes may have given back.

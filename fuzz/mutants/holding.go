@@ -103,7 +103,7 @@ var ofHolding = []mutant{
 	{
 		name: "holding-room", fault: "records of units that were given back are kept until their leases end",
 		file: "log.go", old: "for r.held && drop < v.count-1", new: "for false && drop < v.count-1",
-		tests: "TestAtOnce_TakesRoom",
+		tests: "TestAtOnce_CopiesItsRecordsSeldom",
 	},
 	{
 		name: "holding-mixes-leases", fault: "of two leases that took over from one, both give back at the instant of the first",

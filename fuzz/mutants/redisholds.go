@@ -93,8 +93,33 @@ var ofRedisHolds = []mutant{
 		file: "sashredis/reserve.go", old: "\t\tr.of.limiter.queues.Free(r.of.name, 0)", new: "\t\t_ = r.of.limiter.queues.Has(r.of.name)",
 		tests: "TestAtOnce",
 	},
+	{
+		name: "redis-waitreserve-takes", fault: "nothing gives back what a WaitReserve holds",
+		file: "sashredis/wait.go", old: "l.wait(ctx, key, request{op: reserve, n: n})", new: "l.wait(ctx, key, request{op: take, n: n})",
+		tests: "TestWaitReserve",
+	},
+	{
+		name: "redis-waitreserve-keeps", fault: "what a WaitReserve is admitted for too late is held",
+		file: "sashredis/wait.go", old: "l.giveBack(ctx, of.target, &of.answer)", new: "_ = of.target",
+		tests: "TestWaitReserve",
+	},
+	{
+		name: "redis-waitreserve-loses", fault: "the end of its context loses where a WaitReserve was charged",
+		file: "sashredis/wait.go", old: "of.call(context.WithoutCancel(ctx), l, key, r)", new: "of.call(ctx, l, key, r)",
+		tests: "TestWaitReserve",
+	},
+	{
+		name: "redis-waitreserve-twice", fault: "what a WaitReserve is admitted for is given back at once",
+		file: "sashredis/wait.go", old: "of.call(context.WithoutCancel(ctx), l, key, r)", new: "of.call(context.WithoutCancel(ctx), l, key, r)\n\t\tl.giveBack(ctx, of.target, &of.answer)",
+		tests: "TestModel$",
+	},
 
 	// While the store is away.
+	{
+		name: "fallback-holds-when-it-has-ended", fault: "a WaitReserve whose context has ended holds a share",
+		file: "sashredis/wait.go", old: "\t\t\tl.giveBack(ctx, t, &a) // what the fallback has reserved here\n", new: "",
+		tests: "TestWaitReserve",
+	},
 	{
 		name: "fallback-holds-what-was-used", fault: "what another limit has used in the store is held while that is away",
 		file: "sashredis/fallback.go", old: "if t.holds && !held {", new: "if t.holds && held {",

@@ -62,7 +62,7 @@ func TestAtOnce_UnitsAreBackOnceTheyAreSettled(t *testing.T) {
 }
 
 // A unit that is not given back is held for the lease, by the time of the store, and no longer: one of a
-// Take, one whose holder has died, and one of a Reserve whose answer was lost.
+// Take, one whose holder has died, and one of a Reserve or a WaitReserve whose answer was lost.
 func TestAtOnce_ALeaseEndsByTheTimeOfTheStore(t *testing.T) {
 	ctx := context.Background()
 	for name, hold := range map[string]func(s *fakeStore, l *sashredis.Limiter){
@@ -73,6 +73,14 @@ func TestAtOnce_ALeaseEndsByTheTimeOfTheStore(t *testing.T) {
 			_, d := l.Reserve(ctx, "k", 1)
 			require.ErrorIs(t, d.Err, errAway)
 			s.set(func() { s.lost = nil })
+		},
+		"an answer to a WaitReserve": func(s *fakeStore, l *sashredis.Limiter) {
+			s.set(func() { s.lost = errAway })
+			r, err := l.WaitReserve(ctx, "k", 1)
+			require.ErrorIs(t, err, errAway)
+			require.ErrorContains(t, err, "it may have been charged")
+			s.set(func() { s.lost = nil })
+			require.NoError(t, r.Release(ctx), "of nothing")
 		},
 	} {
 		s := newStore(t)

@@ -30,6 +30,7 @@ var modelCalls = map[string]modelCall{
 	"PeekAll":             {weight: 3, do: (*program).peekAll},
 	"Wait":                {weight: 6, do: (*program).wait},
 	"WaitLeaving":         {weight: 4, do: (*program).waitLeaving},
+	"WaitReserve":         {weight: 6, do: (*program).waitReserve},
 	"Reserve":             {weight: 10, do: (*program).reserve},
 	"ReserveLeaving":      {weight: 4, do: (*program).reserveLeaving},
 	"Reservation.Commit":  {weight: 8, do: (*program).settle},
@@ -260,36 +261,80 @@ func (p *program) waitFor(q *process, r *rand.Rand, what string, leave int64, ca
 		defer cancel()
 		a.hasWaits()
 		err := call(ctx, name, n, leave)
-		if d, ok := ctx.Deadline(); ok && time.Since(d) > 0 && time.Since(a.began) > 0 {
-			a.faultf("it has ended %v after its deadline", time.Since(d))
+		a.hasWaited(ctx, err, func() { a.guess(true) })
+	})
+}
+
+// waitReserve waits for units, and holds the reservation.
+func (p *program) waitReserve(q *process, r *rand.Rand) {
+	name := p.name(r)
+	n := p.cost(q, name, r)
+	ctx, cancel := p.context(q, r, true)
+	if r.IntN(3) == 0 { // it often ends while the store decides
+		soon, end := context.WithTimeout(ctx, time.Duration(r.Int64N(int64(2*time.Millisecond))))
+		later := cancel
+		ctx, cancel = soon, func() { end(); later() }
+	}
+	a := q.begins("WaitReserve", []string{name}, n, n > 0, true)
+	p.background(a, func() {
+		defer cancel()
+		a.hasWaits()
+		reservation, err := q.WaitReserve(context.WithValue(ctx, reserving{}, a), name, n)
+		if err != nil && reservation != (sashredis.Reservation{}) {
+			a.faultf("it returns a reservation and %v", err)
 		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.notes("%s -> %v", a, err)
-		switch {
-		case a.wrong != nil:
-			if err == nil {
-				a.fails("%s: wrong limits", a)
-			}
-			return
-		case a.unlimited:
-			if (err == nil) != (n >= 0 && ctx.Err() == nil) && ctx.Err() == nil {
-				a.fails("%s -> %v", a, err)
-			}
-			return
-		}
-		a.gaveUp(ctx, err)
-		a.presumes(func(s *slot) bool { return s.delivered && !s.admitted })
+		a.hasWaited(ctx, err, func() { p.holds(a, reservation, a.admits()) })
+	})
+}
+
+// admits returns the slot that has admitted a, a WaitReserve that is admitted; nil: the fallback has.
+func (a *asked) admits() *slot {
+	a.last = a.world.seq
+	s := a.reserved()
+	switch {
+	case s != nil:
+		a.decided[sashredis.ByStore]++
+	case a.fallback.mode == "deny":
+		a.fails("%s: nobody has admitted it", a)
+	default:
+		a.unknown++
+		a.last = math.MaxInt
+		a.unsure = append(a.unsure, a) // it may have been sent before
+	}
+	return s
+}
+
+// hasWaited checks how a, which has waited, has ended. If it is admitted, it calls admitted.
+func (a *asked) hasWaited(ctx context.Context, err error, admitted func()) {
+	if d, ok := ctx.Deadline(); ok && time.Since(d) > 0 && time.Since(a.began) > 0 {
+		a.faultf("it has ended %v after its deadline", time.Since(d))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.notes("%s -> %v", a, err)
+	switch {
+	case a.wrong != nil:
 		if err == nil {
-			a.guess(true)
-		} else {
-			a.unknown++
-			a.unsure = append(a.unsure, a)
+			a.fails("%s: wrong limits", a)
 		}
-		if errors.Is(err, sash.ErrExceedsLimit) && n >= 0 && !slices.ContainsFunc(a.limits[0], func(l sash.Limit) bool { return n > modelMost(l)-a.leave }) {
+		return
+	case a.unlimited:
+		if (err == nil) != (a.n >= 0 && ctx.Err() == nil) && ctx.Err() == nil {
 			a.fails("%s -> %v", a, err)
 		}
-	})
+		return
+	}
+	a.gaveUp(ctx, err)
+	a.presumes(func(s *slot) bool { return s.delivered && !s.admitted })
+	if err == nil {
+		admitted()
+	} else {
+		a.unknown++
+		a.unsure = append(a.unsure, a)
+	}
+	if errors.Is(err, sash.ErrExceedsLimit) && a.n >= 0 && !slices.ContainsFunc(a.limits[0], func(l sash.Limit) bool { return a.n > modelMost(l)-a.leave }) {
+		a.fails("%s -> %v", a, err)
+	}
 }
 
 // hasWaits notes that p waits, also if a function of the user panics after it has asked.
@@ -307,7 +352,7 @@ func (p *program) reserve(q *process, r *rand.Rand) {
 	p.background(a, func() {
 		defer cancel()
 		reservation, d := q.Reserve(ctx, name, n)
-		p.holds(a, reservation, d, a.checks(ctx, d))
+		p.reserved(a, reservation, d, a.checks(ctx, d))
 	})
 }
 
@@ -319,7 +364,7 @@ func (p *program) reserveLeaving(q *process, r *rand.Rand) {
 	p.background(a, func() {
 		defer cancel()
 		reservation, d := q.ReserveLeaving(ctx, name, n, leave)
-		p.holds(a, reservation, d, a.checks(ctx, d))
+		p.reserved(a, reservation, d, a.checks(ctx, d))
 	})
 }
 
@@ -572,7 +617,7 @@ func (p *program) many(q *process, r *rand.Rand) {
 	a := q.begins("Reserve", []string{name}, 1, true, true)
 	ok := p.guarded(a, func() {
 		reservation, d := q.Reserve(ctx, name, 1)
-		p.holds(a, reservation, d, a.checks(ctx, d))
+		p.reserved(a, reservation, d, a.checks(ctx, d))
 	})
 	for i := 0; i < 40 && ok && !p.failed(); i++ {
 		time.Sleep(time.Duration(1+r.IntN(2000)) * time.Microsecond)
@@ -605,21 +650,44 @@ func (p *program) comeAndGo(q *process, r *rand.Rand) {
 	}
 }
 
-// holds notes that a reservation is to be settled.
-func (p *program) holds(a *asked, reservation sashredis.Reservation, d sashredis.Decision, s *slot) {
+// reserved notes that the reservation of a, which s has decided, is to be settled if it is admitted.
+func (p *program) reserved(a *asked, reservation sashredis.Reservation, d sashredis.Decision, s *slot) {
 	if !d.Allowed || a.unlimited {
 		return
 	}
-	h := &held{Reservation: reservation, by: a.process, n: a.n, limits: a.limits[0], local: a.local, ofStore: s != nil, key: a.keys[0]}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holds(a, reservation, s)
+}
+
+// holds notes that the reservation of a, which is admitted, is to be settled. The world must be locked.
+func (p *program) holds(a *asked, reservation sashredis.Reservation, s *slot) {
+	h := a.holding(s)
+	h.Reservation = reservation
+	p.held = append(p.held, h)
+}
+
+// holding returns what a holds by s, or by the fallback if s is nil.
+func (a *asked) holding(s *slot) *held {
+	h := &held{by: a.process, n: a.n, limits: a.limits[0], local: a.local, ofStore: s != nil, key: a.keys[0]}
 	if s != nil {
 		h.exact, h.used = s.exact, s.used
 		if len(s.reserved) > 0 {
 			h.reserved = s.reserved[0]
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held = append(p.held, h)
+	return h
+}
+
+// abandons returns what a holds, a WaitReserve that has ended before it was admitted; nil: it is not admitted.
+func (a *asked) abandons() *held {
+	s := a.reserved()
+	if s == nil {
+		return nil
+	}
+	h := a.holding(s)
+	h.busy = true
+	return h
 }
 
 // totals checks what q counts against what the model has counted.

@@ -91,7 +91,7 @@ func (a *asked) is(s *slot) bool {
 	if a.upTo {
 		n = min(a.n, 1<<51-1)
 	}
-	return s.by == a.process && s.seq > a.seq && s.seq <= a.last && !s.claimed &&
+	return s.by == a.process && s.seq > a.seq && s.seq <= a.last && !s.claimed && (s.of == nil || s.of == a) &&
 		s.n == n && s.leave == leave && s.upTo == a.upTo && s.charge == a.charge && s.reserve == a.reserve && slices.Equal(s.keys, a.keys)
 }
 
@@ -114,6 +114,21 @@ func (a *asked) slot(holds func(s *slot) bool) *slot {
 		a.unknown--
 	}
 	return presumed
+}
+
+// reserved claims the slot that has admitted a, a WaitReserve that has ended now or is given back, or returns
+// nil. That is the latest one that it may be, and rather one that a has sent by itself. It may be another one
+// of the same batch: these are alike.
+func (a *asked) reserved() (found *slot) {
+	for _, s := range a.slots {
+		if a.is(s) && s.delivered && s.admitted && !s.repeated && (found == nil || found.of == nil || s.of == a) {
+			found = s
+		}
+	}
+	if found != nil {
+		found.claimed = true
+	}
+	return found
 }
 
 // presumes takes all slots of a that no call has claimed for attempts of a, if holds is true for them.

@@ -60,10 +60,11 @@ var (
 )
 
 // These are the keys under which the context of a call has the reservation that is settled, and the
-// call if it is a Reset.
+// call if it is a Reset or a WaitReserve. What a WaitReserve gives back has the same context.
 type (
 	settling  struct{}
 	resetting struct{}
+	reserving struct{}
 )
 
 // fate draws what becomes of the next round trip.

@@ -384,9 +384,11 @@ func (p *program) ends() {
 		q.mu.Lock()
 		q.weather = weather{latency: min(time.Millisecond, q.timeout/4)}
 		q.mu.Unlock()
-		time.Sleep(2*q.timeout + q.pause)
+		time.Sleep(4*q.timeout + q.pause) // also until a WaitReserve that has ended has given back
 	}
+	p.planMu.Lock()
 	p.panics = ""
+	p.planMu.Unlock()
 	for _, q := range p.processes {
 		q.recovers()
 		q.closes()
@@ -397,7 +399,11 @@ func (p *program) ends() {
 	for _, q := range p.processes {
 		q.shares, q.resets = nil, nil
 	}
-	p.names, p.plans, p.changed, p.held, p.world.unsure, p.world.guesses = nil, nil, nil, nil, nil, nil // callers are gone
+	p.planMu.Lock()
+	p.plans, p.changed = nil, nil
+	p.planMu.Unlock()
+	p.names, p.held = nil, nil
+	p.world.unsure, p.world.guesses, p.world.slots = nil, nil, nil // callers are gone
 }
 
 // background makes a call in a goroutine.

@@ -69,6 +69,7 @@ type slot struct {
 	upTo            bool  // it takes what there is, at most n
 	taken           int64 // by one that takes what there is
 	charge, reserve bool
+	of              *asked // the WaitReserve that has sent it by itself; nil: another call, or several
 	at              int64
 	exact, admitted bool
 	verdict         reference.Verdict
@@ -297,7 +298,8 @@ func (w *world) took(r *request, at int64, reply []string) {
 			return
 		}
 		said, _ := strconv.Atoi(counts[i])
-		made := slot{seq: r.seq, by: r.by, keys: r.keys, n: n, charge: op != '?', reserve: r.args[2] != "" && r.args[3] == "", at: at, exact: exact}
+		of, _ := r.ctx.Value(reserving{}).(*asked)
+		made := slot{seq: r.seq, by: r.by, of: of, keys: r.keys, n: n, charge: op != '?', reserve: r.args[2] != "" && r.args[3] == "", at: at, exact: exact}
 		if _, leave, leaves := strings.Cut(group, "-"); leaves {
 			made.leave, _ = strconv.ParseInt(leave, 10, 64)
 		}
@@ -465,7 +467,14 @@ func (w *world) settled(r *request, at int64) {
 	if most := w.mayTouch(r.args[1]); r.settled && w.store.touched > most {
 		w.fails("giving %d units of %q back touches %d members, and may touch %d", left, key, w.store.touched, most)
 	}
-	if h, ok := r.ctx.Value(settling{}).(*held); ok {
+	h, ok := r.ctx.Value(settling{}).(*held)
+	if a, abandoned := r.ctx.Value(reserving{}).(*asked); abandoned {
+		if h, ok = a.abandons(), true; h == nil {
+			w.fails("%s gives back what it was not admitted for", a)
+			return
+		}
+	}
+	if ok {
 		if h.ran {
 			w.fails("a reservation is settled twice")
 		}
