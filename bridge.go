@@ -1,6 +1,8 @@
 package sash
 
 import (
+	"time"
+
 	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
@@ -67,4 +69,20 @@ func (l *Limiter) seed(name string, past func() [][]charge) {
 			return // there is no room
 		}
 	}
+}
+
+// holds reports whether units of key are held at a time. Unless asked is set, it takes it for granted that
+// the function of WithLimitsFor says so of no key.
+func (l *Limiter) holds(key string, asked bool) bool {
+	if !asked && !l.current.Load().ruleset.everHeld.Load() {
+		return false // as mostly: no key need be looked up
+	}
+	return l.rulesetOf(key).held
+}
+
+// sureWait returns how long a call for n units of key, which must leave more units, has to wait at least,
+// whatever units that are held are given back.
+func (l *Limiter) sureWait(key string, n, leave int64) time.Duration {
+	d, _ := l.look(key, query{n: n, leave: leave, certain: true})
+	return d.RetryAfter
 }
