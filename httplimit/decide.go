@@ -87,6 +87,7 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	if c.allowed {
 		v.Charges = c.openCharges(r)
 	}
+	c.close()
 }
 
 // admitUnderOneTable finds the takes of r, and charges all enforced ones, or none. If the table is
@@ -232,20 +233,28 @@ func (c *call) miss(p *policy, outcome Outcome) {
 
 // recoverInto makes v Failed if a function of a policy or an observer has panicked. It must be deferred.
 func (c *call) recoverInto(v *Verdict, r *http.Request) {
-	if c.within { // a function that WithSash was given, or the store, has panicked or ended its goroutine
+	fault := recover()
+	switch {
+	case !c.within:
+		c.closeLogged(r)
+	default: // a function that WithSash was given, or the store, has panicked or ended its goroutine
 		c.end()
-		if c.store != nil { // a store that panics cannot be asked to give anything back
-			for _, t := range c.takes {
-				t.reservation = reservation{}
-			}
+		if c.store == nil { // a store that panics cannot be asked to give anything back
+			c.undo()
+			c.closeLogged(r)
 		}
-		c.undo()
 	}
-	c.close()
-	if fault := recover(); fault != nil {
+	if fault != nil {
 		c.handlePanic(r, fault)
 		*v = Verdict{Outcome: Failed}
 	}
+}
+
+// closeLogged is close after a panic, if there was one. It logs a panic of the store, as the first one is still
+// to be dealt with.
+func (c *call) closeLogged(r *http.Request) {
+	defer logPanics(r)
+	c.close()
 }
 
 // openCharges returns the charges that the response to r may change or ends, with all that they need, or

@@ -191,6 +191,28 @@ func TestAtOnce_APanicWithinLeavesNothingHeld(t *testing.T) {
 	})
 }
 
+// A store that panics when a reservation is closed of which nothing may change is a fault like any other.
+func TestAtOnce_AStoreThatPanicsWhileItCloses(t *testing.T) {
+	s := newStoreSite(t, &panickingStore{new(localStore)}, holding(1), per("other", "", sash.PerHour(9).Log()))
+	require.Equal(t, 500, s.do("GET /", "X-Key", "k").Code)
+}
+
+// A panickingStore is a localStore whose commits panic.
+type panickingStore struct{ *localStore }
+
+func (s *panickingStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
+	_, err := s.localStore.open(keys)
+	return s, err
+}
+
+func (s *panickingStore) Reserve(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	d := s.localStore.Reserve(ctx, keys, n, leave)
+	for i := range d.Keys {
+		d.Keys[i].Commit = func(context.Context, int64) error { panic("of a test") }
+	}
+	return d
+}
+
 // A shadow holds slots, and denies none. A request that it would deny holds none of it.
 func TestAtOnce_OfAShadow(t *testing.T) {
 	var outcomes []httplimit.Outcome

@@ -97,7 +97,9 @@ func (s *localStore) Close() error {
 }
 
 // newStoreSite returns a site whose store is s.
-func newStoreSite(t *testing.T, s *localStore, options ...httplimit.Option) *site {
+func newStoreSite(t *testing.T, s interface {
+	open(httplimit.StoreKeys) (httplimit.Store, error)
+}, options ...httplimit.Option) *site {
 	l, err := httplimit.New(append(options, httplimit.WithStore(s.open))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })

@@ -24,13 +24,18 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "http-holding-of-a-key-in-a-store", fault: "the limits of a key's own are held for their lease in a store",
-		file: "httplimit/admit.go", old: "|| slices.ContainsFunc(limits, quota.IsHeld)", new: "",
+		file: "httplimit/admit.go", old: "|| slices.ContainsFunc(limits, quota.IsHeld)", new: "|| slices.ContainsFunc(limits, quota.IsUnlimited)",
 		tests: "TestAtOnce_OfAKeyByItselfWithAStore",
 	},
 	{
 		name: "http-holding-after-a-panic", fault: "a request whose observer has panicked holds units for their lease",
-		file: "httplimit/decide.go", old: "	c.close()\n", new: "",
+		file: "httplimit/decide.go", old: "	case !c.within:\n		c.closeLogged(r)\n", new: "	case !c.within:\n",
 		tests: "TestAtOnce_APanicWithin",
+	},
+	{
+		name: "http-holding-closed-in-vain", fault: "a store that panics while a reservation is closed breaks the connection",
+		file: "httplimit/decide.go", old: "	c.close()\n}\n\n// admitUnderOneTable", new: "}\n\n// admitUnderOneTable",
+		tests: "TestAtOnce_AStoreThatPanics",
 	},
 	{
 		name: "http-holding-deaf-after-a-panic", fault: "nothing wakes the queue when the panic of an observer has given units back",
