@@ -69,7 +69,7 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "http-holding-tells-leases", fault: "Retry-After is the end of the leases",
-		file: "httplimit/report.go", old: "|| !quota.IsHeld(d.Limit) {", new: "|| true {",
+		file: "httplimit/report.go", old: "|| !quota.IsHeld(d.Limit) {", new: "|| quota.IsHeld(d.Limit) {",
 		tests: "TestAtOnce_Headers",
 	},
 	{
