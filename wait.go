@@ -336,22 +336,6 @@ func (l *Limiter) leastWait(targets []target, n int64) (least time.Duration) {
 	return least
 }
 
-// holds reports whether units of key are held at a time. Unless asked is set, it takes it for granted that
-// the function of WithLimitsFor says so of no key.
-func (l *Limiter) holds(key string, asked bool) bool {
-	if !asked && !l.current.Load().ruleset.everHeld.Load() {
-		return false // as mostly: no key need be looked up
-	}
-	return l.rulesetOf(key).held
-}
-
-// sureWait returns how long a call for n units of key, which must leave more units, has to wait at least,
-// whatever units that are held are given back.
-func (l *Limiter) sureWait(key string, n, leave int64) time.Duration {
-	d, _ := l.look(key, query{n: n, leave: leave, certain: true})
-	return d.RetryAfter
-}
-
 // neverAdmitted returns the error of a call that no wait would admit, or nil if targets may
 // admit n units in time.
 func (l *Limiter) neverAdmitted(targets []target, n int64) error {
