@@ -234,15 +234,14 @@ func (c *call) miss(p *policy, outcome Outcome) {
 // recoverInto makes v Failed if a function of a policy or an observer has panicked. It must be deferred.
 func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	fault := recover()
-	switch {
-	case !c.within:
-		c.closeLogged(r)
-	default: // a function that WithSash was given, or the store, has panicked or ended its goroutine
+	if c.within { // a function that WithSash was given, or the store, has panicked or ended its goroutine
 		c.end()
 		if c.store == nil { // a store that panics cannot be asked to give anything back
 			c.undo()
 			c.closeLogged(r)
 		}
+	} else {
+		c.closeLogged(r)
 	}
 	if fault != nil {
 		c.handlePanic(r, fault)

@@ -29,7 +29,7 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "http-holding-after-a-panic", fault: "a request whose observer has panicked holds units for their lease",
-		file: "httplimit/decide.go", old: "	case !c.within:\n		c.closeLogged(r)\n", new: "	case !c.within:\n",
+		file: "httplimit/decide.go", old: "	} else {\n		c.closeLogged(r)\n	}\n", new: "	}\n",
 		tests: "TestAtOnce_APanicWithin",
 	},
 	{
