@@ -54,6 +54,7 @@ func (c *call) keyHolds(t *take) bool {
 // charge overwrites. Without a store, decideEach must look at each of several.
 func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
 	t := takes[0]
+	c.reserves = c.reserves || reserve
 	switch {
 	case c.store != nil && reserve:
 		c.together = c.ask(c.store.Reserve, takes)
@@ -243,7 +244,7 @@ func (c *call) decideEach() {
 		}
 		t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)
 		t.setWait(c.limiter)
-		t.next.RetryAfter, _ = t.waitOf(c.limiter, &t.next, t.remaining+1)
+		t.setNextWait(c.limiter)
 	}
 }
 

@@ -36,6 +36,7 @@ type call struct {
 	running  *policy         // policy whose functions are running; nil: none
 	ctx      context.Context // of the request
 	missed   []missed        // shadows that could not decide it, to be reported
+	reserves bool            // whether any reservation was made, which may still be open
 	onTerms  bool            // whether any take must leave units, or is to tell which limits it crosses
 	terms    []bridge.Terms  // of the takes, in the order of names
 	decided  uint64          // number of requests so far that had this call
@@ -81,7 +82,7 @@ func (c *call) clear() {
 	}
 	c.takes, c.enforced, c.missed = c.takes[:0], nil, nil
 	c.keys, c.names = c.keys[:0], c.names[:0]
-	c.onTerms = false
+	c.onTerms, c.reserves = false, false
 }
 
 // startOver makes c a call with the limiter's table as it is now, without any takes.
@@ -243,7 +244,19 @@ func waitFor(l *sash.Limiter, d *sash.Decision, key string, n, leave int64) (tol
 }
 
 // setWait sets for how long decision denies t.
-func (t *take) setWait(l *sash.Limiter) { t.wait, t.sureWait = t.waitOf(l, &t.decision, t.cost) }
+func (t *take) setWait(l *sash.Limiter) {
+	t.wait, t.sureWait = t.decision.RetryAfter, t.decision.RetryAfter
+	if t.decision.Limit.Algorithm == sash.Concurrency { // else there is nothing more to ask, as mostly
+		t.wait, t.sureWait = t.waitOf(l, &t.decision, t.cost)
+	}
+}
+
+// setNextWait makes the wait of next what clients are told.
+func (t *take) setNextWait(l *sash.Limiter) {
+	if t.next.Limit.Algorithm == sash.Concurrency {
+		t.next.RetryAfter, _ = t.waitOf(l, &t.next, t.remaining+1)
+	}
+}
 
 // unlimited reports whether the key of t has no quota.
 func (t *take) unlimited() bool { return quota.IsUnlimited(t.decision.Limit) }

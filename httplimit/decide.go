@@ -87,7 +87,9 @@ func (c *call) decide(v *Verdict, h http.Header, r *http.Request) {
 	if c.allowed {
 		v.Charges = c.openCharges(r)
 	}
-	c.close()
+	if c.reserves { // as for few requests
+		c.close()
+	}
 }
 
 // admitUnderOneTable finds the takes of r, and charges all enforced ones, or none. If the table is
@@ -240,7 +242,7 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 			c.undo()
 			c.closeLogged(r)
 		}
-	} else {
+	} else if c.reserves {
 		c.closeLogged(r)
 	}
 	if fault != nil {

@@ -81,7 +81,7 @@ func (c *call) denial(d *sash.Decision) Denial {
 		if c.store == nil && c.behind == nil { // else the look has told what is left: the queue took nothing
 			t.setRemaining(d)
 			t.findNext(c.limiter)
-			t.next.RetryAfter, _ = t.waitOf(c.limiter, &t.next, t.remaining+1)
+			t.setNextWait(c.limiter)
 		}
 		t.setWait(c.limiter)
 		t.quota, t.ownQuota = t.quotaOf(t.decision.Limit)

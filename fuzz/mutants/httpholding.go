@@ -29,12 +29,12 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "http-holding-after-a-panic", fault: "a request whose observer has panicked holds units for their lease",
-		file: "httplimit/decide.go", old: "	} else {\n		c.closeLogged(r)\n	}\n", new: "	}\n",
+		file: "httplimit/decide.go", old: "	} else if c.reserves {\n		c.closeLogged(r)\n	}\n", new: "	}\n",
 		tests: "TestAtOnce_APanicWithin",
 	},
 	{
 		name: "http-holding-closed-in-vain", fault: "a store that panics while a reservation is closed breaks the connection",
-		file: "httplimit/decide.go", old: "	c.close()\n}\n\n// admitUnderOneTable", new: "}\n\n// admitUnderOneTable",
+		file: "httplimit/decide.go", old: "		c.close()\n	}\n}\n\n// admitUnderOneTable", new: "	}\n}\n\n// admitUnderOneTable",
 		tests: "TestAtOnce_AStoreThatPanics",
 	},
 	{
@@ -74,7 +74,7 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "http-holding-tells-leases-in-t", fault: "RateLimit tells the end of the leases",
-		file: "httplimit/admit.go", old: "t.next.RetryAfter, _ = t.waitOf(c.limiter, &t.next, t.remaining+1)", new: "",
+		file: "httplimit/admit.go", old: "t.setNextWait(c.limiter)", new: "",
 		tests: "TestAtOnce_Headers",
 	},
 	{
