@@ -44,21 +44,21 @@ func TestAtOnce_HoldsUntilTheResponseHasEnded(t *testing.T) {
 	for name, end := range endings {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, holding(1))
+			ctx, hangUp := context.WithCancel(t.Context())
+			defer hangUp()
 			var within []int
 			s.answer = func(w http.ResponseWriter, r *http.Request) {
 				s.answer = nil
 				within = append(within, s.do("GET /", "X-Key", "k").Code, s.do("GET /", "X-Key", "other").Code)
+				if name == "outlives its client" {
+					hangUp()
+				}
 				end(w, r)
 			}
 			server := httptest.NewUnstartedServer(s)
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
 			server.Start()
 			defer server.Close()
-			ctx, hangUp := context.WithCancel(t.Context())
-			if name == "outlives its client" {
-				time.AfterFunc(10*time.Millisecond, hangUp)
-			}
-			defer hangUp()
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
 			require.NoError(t, err)
 			r.Header.Set("X-Key", "k")
