@@ -183,7 +183,7 @@ func TestAtOnce_AQueueAsksAStoreEachSecond(t *testing.T) {
 		codes := make(chan int, 1)
 		begun := time.Now()
 		go func() { codes <- s.do("GET /", "X-Key", "k").Code }()
-		time.Sleep(2500 * time.Millisecond)
+		time.Sleep(2500 * time.Millisecond) // of the bubble
 		held.Release()
 		require.Equal(t, 200, <-codes)
 		require.Equal(t, 3, int(time.Since(begun).Round(time.Second)/time.Second))

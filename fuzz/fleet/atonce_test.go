@@ -133,7 +133,7 @@ func (h *holder) takes(caller int, conn sashredis.Conn) {
 			h.writes(place{Process: h.Process, Waits: true})
 			return
 		}
-		time.Sleep(time.Duration(random.Int64N(int64(h.Pause))))
+		time.Sleep(time.Duration(random.Int64N(int64(h.Pause)))) // the work, in real time, too
 		release()
 	}
 }
