@@ -42,6 +42,9 @@ func plan(seed uint64) *history {
 	p.clock = newSharedClock(start - p.distance(20))
 	p.drawLimits()
 	p.drawVerbs()
+	if holds(p.limits) && slices.Contains(p.verbs, reserves) {
+		p.moves = false // what is held is always given back whole
+	}
 	calls := 2
 	if p.IntN(4) == 0 {
 		calls = p.duel()

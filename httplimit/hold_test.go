@@ -55,7 +55,11 @@ func TestAtOnce_HoldsUntilTheResponseHasEnded(t *testing.T) {
 				}
 				end(w, r)
 			}
-			server := httptest.NewUnstartedServer(s)
+			ended := make(chan struct{})
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(ended) // a server does not wait for a handler that has hijacked its connection
+				s.ServeHTTP(w, r)
+			}))
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
 			server.Start()
 			defer server.Close()
@@ -65,7 +69,7 @@ func TestAtOnce_HoldsUntilTheResponseHasEnded(t *testing.T) {
 			if response, err := http.DefaultClient.Do(r); err == nil {
 				response.Body.Close()
 			}
-			server.Close() // which waits until the handler has ended
+			<-ended
 			require.Equal(t, []int{429, 200}, within)
 			require.Equal(t, []int{200, 200}, s.codes(2, "GET /", "X-Key", "k"), "the slot is free")
 		})
