@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -126,7 +127,9 @@ func TestAtOnce_AClientThatLeavesTheQueueHoldsNothing(t *testing.T) {
 }
 
 // Requests that wait for their slots go on under policies that replace theirs, and the slots of before count.
+// They start over one after the other, and a later one may be faster, but not on one processor.
 func TestAtOnce_ReconfigureWhileRequestsWait(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, lining(holding(1), time.Minute))
 		for _, name := range []string{"a", "b", "c"} {
