@@ -397,9 +397,9 @@ func TestAtOnce_TakesRoomForWhatIsHeld(t *testing.T) {
 	require.LessOrEqual(t, e.asMulti().states[0].ring.Load().room(), 9)
 }
 
-// A ring is copied seldom: where the units of the oldest records were given back, and where nearly Count
-// are held.
-func TestAtOnce_CopiesItsRecordsSeldom(t *testing.T) {
+// Reserving and giving back does not copy the ring again and again: neither if the oldest records are given
+// back first, nor if nearly Count units are held.
+func TestAtOnce_CopiesFewRings(t *testing.T) {
 	for _, c := range []struct {
 		limit       Limit
 		held, queue int // charges that are held throughout, and before the oldest of the others is given back

@@ -2,8 +2,8 @@ package sash
 
 import "github.com/seed-30da4c49/sash/internal/window"
 
-// A limitSet is a set of the limits of a key, of which there are at most maxLimits: the bit 1<<i is set if it
-// has the i-th. To fill it takes no memory, so a lock may be held.
+// A limitSet is a set of the limits of a key. The bit 1<<i says whether the i-th is in it. A key has at most
+// maxLimits of them, so the bits are enough. Adding one allocates nothing, so the caller may hold a lock.
 type limitSet uint64
 
 // of returns the limits in the set, which are of e, an entry in a table of rs.
@@ -20,8 +20,8 @@ func (set limitSet) of(rs *ruleset, e *entry) (limits []Limit) {
 	return limits
 }
 
-// crossings returns the limits of e of which a charge of q takes less than a percentage to be left, and that or
-// more is left before. e must be locked from word: until the charge, nothing changes what is left.
+// crossings returns the limits of e that a charge of q crosses: at least that percentage of the limit is left
+// before the charge, and less after it. e must be locked from word, so nothing else changes what is left.
 func (rs *ruleset) crossings(e *entry, word uint64, q query, percent int64) (crossed limitSet) {
 	if percent == 0 {
 		return 0

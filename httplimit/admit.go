@@ -37,7 +37,8 @@ func (c *call) mayChange(t *take) bool {
 	return t.settles || t.holds
 }
 
-// keyHolds reports whether the limits of the key of t hold units: those of its policy, or its own.
+// keyHolds reports whether the limits of t's key hold units. These are the limits of its policy, unless the key
+// has its own.
 func (c *call) keyHolds(t *take) bool {
 	switch {
 	case c.own == nil && (t.policy.holds || c.store != nil):

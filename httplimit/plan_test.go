@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,6 +86,24 @@ func TestPlans_OfAStore(t *testing.T) {
 	s := &site{Limiter: l}
 	require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /", "X-Key", "k", "X-Plan", "free"))
 	require.Equal(t, []int{200, 200, 200, 429}, s.codes(4, "GET /", "X-Key", "k"))
+}
+
+// Requests of all plans of a policy wait in one queue: its bounds count them together.
+func TestPlans_ShareTheRoomOfAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := sash.PerMinute(1).Log()
+		p := queued("p", "", limit, httplimit.Queue{Wait: time.Hour, Requests: 1})
+		p.Plan = func(r *http.Request) string { return r.Header.Get("X-Plan") }
+		p.Plans = map[string][]sash.Limit{"gold": {limit}}
+		l := newLobby(t, p)
+		for _, plan := range []string{"", "gold"} {
+			l.send("first of "+plan, "GET /", "X-Key", "k", "X-Plan", plan)
+		}
+		l.send("waits", "GET /", "X-Key", "k")
+		require.Equal(t, []string{"first of  served", "first of gold served"}, l.happened())
+		l.send("full", "GET /", "X-Key", "k", "X-Plan", "gold")
+		require.Equal(t, []string{"full 429 60"}, l.happened())
+	})
 }
 
 func TestPlans_AreValidated(t *testing.T) {

@@ -255,7 +255,7 @@ type Policy struct {
 type Queue struct {
 	// Wait is for how long a request waits at most. With 0, the default, none waits.
 	Wait time.Duration
-	// Requests is how many requests wait at a time, at least 1, of all identities together.
+	// Requests is how many requests wait at a time, at least 1, of all identities and plans together.
 	Requests int
 	// RequestsEach is how many requests of one identity wait at a time. With 0, the default, there is no
 	// bound but Requests, so one client can fill the queue.
@@ -366,6 +366,7 @@ type policy struct {
 	settles     bool               // whether a charge may change after the response
 	onTerms     bool               // whether it has a Cost, a Leave or a near
 	near        int64              // its Near, 0 if there is no observer to be told
+	whole       *policy            // the policy with all its plans: itself, unless it is of one plan
 	holds       bool               // whether its limits hold units until the response has ended
 	pace        sash.Limit         // the limit with the longest Window, which orders policies
 	quotas      []*quota.Quota

@@ -250,21 +250,21 @@ func newWaiter(takes []*take, number int64) *waiter {
 // bounds returns the bounds of a request in the Queue of p, where key is its key under p, and clients are
 // its keys under the policies that tell clients apart. The places of each of these keys are counted.
 //
-// They are counted by p itself, not by its name. Requests that have the policies of before a Reconfigure
+// They are counted by the policy itself, for all its plans, and not by its name. Requests that have the policies of before a Reconfigure
 // start over one after the other, and those that still wait do not take the places of the first.
 func (p *policy) bounds(key string, clients []string) []queue.Bound {
 	type of struct {
 		policy *policy
 		key    string
 	}
-	bounds := []queue.Bound{{Of: p, Most: p.Queue.Requests}}
+	bounds := []queue.Bound{{Of: p.whole, Most: p.Queue.Requests}}
 	if p.Queue.RequestsEach > 0 {
-		bounds = append(bounds, queue.Bound{Of: of{p, key}, Most: p.Queue.RequestsEach})
+		bounds = append(bounds, queue.Bound{Of: of{p.whole, key}, Most: p.Queue.RequestsEach})
 	}
 	perClient := cmp.Or(p.Queue.RequestsPerClient, p.Queue.Requests-p.Queue.Requests/2)
 	for _, client := range clients {
 		if client != key { // RequestsEach is its bound
-			bounds = append(bounds, queue.Bound{Of: of{p, client}, Most: perClient})
+			bounds = append(bounds, queue.Bound{Of: of{p.whole, client}, Most: perClient})
 		}
 	}
 	return bounds

@@ -61,7 +61,8 @@ func newTable(c *config, former *table) *table {
 		for _, plan := range slices.Sorted(maps.Keys(p.Plans)) { // sorted, so that numbers are the same in each process
 			under := p.Policy
 			under.Limits = p.Plans[plan]
-			p.plans[plan] = t.newVariant(under, plan, p.route, former)
+			made := t.newVariant(under, plan, p.route, former)
+			made.whole, p.plans[plan] = p, made
 		}
 	}
 	if t.base = t.policies[0]; former.base != nil {
@@ -85,6 +86,7 @@ func (t *table) newVariant(p Policy, plan string, route int, former *table) *pol
 		pace:    slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) }),
 		quotas:  quota.Of(p.Name, p.Limits, p.Unit),
 	}
+	made.whole = made
 	if t.observed {
 		made.near = int64(p.Near)
 	}

@@ -200,7 +200,7 @@ func TestFleet_KilledProcessesGiveBackByTheLease(t *testing.T) {
 	}
 	require.False(t, t.Failed())
 
-	// Now all are dead. Who asks for all places gets them at the first instant at which no lease runs.
+	// Now all processes are dead. A call for all places is admitted once the last lease has ended.
 	back, left := int64(0), 0
 	for _, p := range all {
 		if p.Until == 0 {

@@ -76,7 +76,7 @@ func (s *state) mirrored(o *operation) (next []any) {
 	if at > o.Ended || o.Decision.Allowed || o.Decision.RetryAfter <= 0 || o.Decision.Remaining < 0 {
 		return nil
 	}
-	// Units that are held may be given back meanwhile: no limit of those may be why it is denied.
+	// Another call may give units back that are held. So a limit that holds units must not deny it.
 	if o.leaving(s.table.Copy()).Consider(at*1000, o.needs(), o.Keys...).LeastWait() == 0 {
 		return nil
 	}

@@ -103,7 +103,7 @@ var ofHolding = []mutant{
 	{
 		name: "holding-room", fault: "records of units that were given back are kept until their leases end",
 		file: "log.go", old: "for r.held && drop < v.count-1", new: "for false && drop < v.count-1",
-		tests: "TestAtOnce_CopiesItsRecordsSeldom",
+		tests: "TestAtOnce_CopiesFewRings",
 	},
 	{
 		name: "holding-mixes-leases", fault: "of two leases that took over from one, both give back at the instant of the first",
@@ -113,6 +113,6 @@ var ofHolding = []mutant{
 	{
 		name: "holding-copies", fault: "a ring near its Count is copied at each charge, for records whose units were given back",
 		file: "log.go", old: "if count < v.count { //", new: "if false { //",
-		tests: "TestAtOnce_CopiesItsRecordsSeldom",
+		tests: "TestAtOnce_CopiesFewRings",
 	},
 }

@@ -130,13 +130,18 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-counts-those-of-before", fault: "a queue that gets smaller refuses the requests that have waited longest",
-		file: "httplimit/queue.go", old: "bounds := []queue.Bound{{Of: p, Most", new: "bounds := []queue.Bound{{Of: p.Name, Most",
+		file: "httplimit/queue.go", old: "bounds := []queue.Bound{{Of: p.whole, Most", new: "bounds := []queue.Bound{{Of: p.Name, Most",
 		tests: "TestReconfigure_ToASmaller",
 	},
 	{
 		name: "queue-one-too-many", fault: "one request more than fits waits",
 		file: "httplimit/queue.go", old: "Most: p.Queue.Requests}", new: "Most: p.Queue.Requests + 1}",
 		tests: "TestQueue",
+	},
+	{
+		name: "queue-of-each-plan", fault: "the requests of each plan have the room of the whole queue",
+		file: "httplimit/queue.go", old: "{Of: p.whole, Most", new: "{Of: p, Most",
+		tests: "TestPlans_Share",
 	},
 	{
 		name: "queue-one-too-many-of-a-client", fault: "one request more of a client than may wait",
