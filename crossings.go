@@ -41,8 +41,9 @@ func (rs *ruleset) crossings(e *entry, word uint64, q query, percent int64) (cro
 }
 
 // crosses reports whether a charge of n units leaves less than a percentage of l, and before is that or more. A
-// charge takes exactly its units from what was left before, at one instant. Under a debt, 0 is left.
+// charge takes exactly its units from what was left before, at one instant. Under a debt, 0 is left. A limit
+// with a Count of 0 never has anything left, so no charge crosses it.
 func crosses(l *Limit, before, n, percent int64) bool {
 	near := window.Share(l.most(), percent)
-	return before >= near && before-n < near
+	return near > 0 && before >= near && before-n < near
 }

@@ -152,3 +152,12 @@ func TestCommitNear_TellsACrossing(t *testing.T) {
 		require.Empty(t, internals.CommitNear(reserve(1), 40, 0), "%v", limit)
 	}
 }
+
+// A limit that admits nothing has nothing left before a charge, so nothing crosses it.
+func TestCommitNear_OfALimitOfNothing(t *testing.T) {
+	some, none := PerMinute(10).Log(), PerHour(0).Log()
+	l := newTest(t, some, none, WithChargeDenied(), WithClock(NewManualClock(0)))
+	r, d := l.Reserve("k", 0)
+	require.True(t, d.Allowed)
+	require.Equal(t, []Limit{some}, internals.CommitNear(r, 40, 20))
+}

@@ -3,6 +3,11 @@ package main
 // ofNear are faults of policies that tell when little is left.
 var ofNear = []mutant{
 	{
+		name: "near-of-nothing", fault: "a charge crosses a limit that admits nothing",
+		file: "crossings.go", old: "return near > 0 && before >= near", new: "return before >= near",
+		tests: "TestCommitNear_OfALimitOfNothing",
+	},
+	{
 		name: "near-told-each-time", fault: "each request below the share is told",
 		file: "crossings.go", old: "before >= near && before-n < near", new: "before-n < near",
 		tests: "TestTakeAllOn_TellsACrossingOnce",
