@@ -59,6 +59,8 @@ func TestPattern_MeansWhatItMeansToAMux(t *testing.T) {
 		{"/api/", "GET /api/|GET /api/x/y|PUT /api|GET /api//x|GET /api%2Fx", "GET /apis|GET /x/api/"},
 		{"/api/", "GET /api/..|GET /api//..|GET /api/x/../..|GET /api%2F..|GET /%61pi/%2e%2e|CONNECT /api/..|GET /x/../api|CONNECT /x/../api/|CONNECT /x/%2e%2e/%61pi", "GET /x/..|GET /../x/api/|GET /api../x|CONNECT /x/.."},
 		{"/api/{id}/x", "CONNECT /y/../api/a%2Fb/x|GET /api//x|GET /api/./x|GET /api/../x|GET /api/%2f/x", "GET //api/x|GET /api//y|GET /x/..//"},
+		{"/\x00", "GET /%00|GET //%00", "GET //|GET /%2F"},
+		{"/-", "GET /-|GET //-", "GET //|GET /%2F"},
 		{"/%2e%2e/x", "GET /../x|GET /%2e%2e/x|CONNECT /../x", "GET /x"},
 		{"/{$}", "GET //|GET /..|GET /x/../..//", "GET //x"},
 		{"GET /a", "GET /a/../a|HEAD /b/../a", "POST /b/../a|GET /a/../b"},

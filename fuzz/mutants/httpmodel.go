@@ -52,4 +52,9 @@ var ofHTTPModel = []mutant{
 		file: "httplimit/internal/route/table.go", old: "t.byHost = t.byHost || r.hosted", new: "t.byHost = r.hosted",
 		tests: "TestModel$",
 	},
+	{
+		name: "pattern-of-no-name", fault: "a segment without a name is a segment that a pattern may name",
+		file: "httplimit/internal/route/table.go", old: "max(len(t.nameless), len(pattern)+1)", new: "1",
+		tests: "TestPattern_MeansWhatItMeansToAMux$",
+	},
 }

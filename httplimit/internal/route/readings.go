@@ -119,9 +119,8 @@ func withPath(r *http.Request, path, rawPath string) *http.Request {
 
 // literally returns r with another path p, which a mux then matches segment by segment. read returns the
 // text that a segment of p stands for. A mux takes an empty segment, and the segment "/", for the end of
-// the path. They are replaced by a segment that wildcards match, as they match these in other routers.
+// the path. They are replaced by t.nameless, which wildcards match, as they match these in other routers.
 func (t *Table) literally(r *http.Request, p string, read func(string) string) *http.Request {
-	const nameless = "\x00"
 	segments := strings.SplitN(p, "/", t.depth+2) // the first one is empty, as p begins with a slash
 	for i, s := range segments {
 		if i == 0 || s == "" && i == len(segments)-1 { // a trailing slash
@@ -129,7 +128,7 @@ func (t *Table) literally(r *http.Request, p string, read func(string) string) *
 		}
 		// The last segment may stand for several ones, which no pattern reads.
 		if s = read(s); s == "" || s == "/" || i > t.depth {
-			s = nameless
+			s = t.nameless
 		}
 		segments[i] = escapeSegment(s)
 	}

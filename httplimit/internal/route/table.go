@@ -24,9 +24,11 @@ const (
 type Table struct {
 	Paths  Paths
 	routes []*route
-	byHost bool   // whether a route has a host
-	depth  int    // number of segments of the longest pattern
-	cache  *cache // nil: the only route is every request
+	byHost bool // whether a route has a host
+	depth  int  // number of segments of the pattern that has most
+	// nameless stands for segments without a name. It is longer than each pattern, so no pattern names it.
+	nameless string
+	cache    *cache // nil: the only route is every request
 }
 
 // Add returns the index of the route of a valid pattern, which it appends unless there is one.
@@ -42,6 +44,7 @@ func (t *Table) Add(pattern string) int {
 	t.routes = append(t.routes, r)
 	t.byHost = t.byHost || r.hosted
 	t.depth = max(t.depth, strings.Count(pattern, "/"))
+	t.nameless = strings.Repeat("-", max(len(t.nameless), len(pattern)+1))
 	if t.cache == nil && (len(t.routes) > 1 || r.mux != nil) {
 		t.cache = new(cache)
 	}
