@@ -27,7 +27,7 @@ func TestModel_ObedientClientsAreNotSlower(t *testing.T) {
 const (
 	http1 = iota
 	http2
-	admits // by Admit and Obey, without a client
+	admits // by Admit or Reserve, and Obey, without a client
 )
 
 // What a request sends, and whether the client reads the answer.
@@ -164,15 +164,38 @@ func (s *httpSession) send(r *http.Request, kind int) (*http.Response, error) {
 	if kind != admits {
 		return (&http.Client{Transport: s.world.Transport}).Do(r)
 	}
-	key, err := s.world.Transport.Admit(r)
+	key, release, err := s.admit(r)
 	if err != nil {
 		return nil, err
 	}
 	response, err := s.RoundTrip(r)
-	if err == nil {
-		s.world.Transport.Obey(key, response)
+	if err != nil {
+		release()
+		return nil, err
 	}
-	return response, err
+	s.world.Transport.Obey(key, response)
+	response.Body = &releasing{response.Body, release}
+	return response, nil
+}
+
+// admit asks the Transport by Admit or, if units are held, by Reserve.
+func (s *httpSession) admit(r *http.Request) (key string, release func(), err error) {
+	if s.world.HoldsUnits {
+		return s.world.Transport.Reserve(r)
+	}
+	key, err = s.world.Transport.Admit(r)
+	return key, func() {}, err
+}
+
+// A releasing body calls release once it is closed.
+type releasing struct {
+	io.ReadCloser
+	release func()
+}
+
+func (b *releasing) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
 }
 
 // httpReply returns what the error of a call says.
@@ -210,7 +233,7 @@ func TestModel_ClientsCrossAllOptionsAndCalls(t *testing.T) {
 	calls := map[string]string{
 		"RoundTrip": "of HTTP/1.1 and HTTP/2", "CloseIdleConnections": "when a session ends",
 		"Admit": "of Admit, and of the interceptors", "Obey": "of Admit, and of the interceptors", "HoldBack": "of the interceptors",
-		"Reserve": "of the interceptors",
+		"Reserve": "of Admit, and of the interceptors",
 	}
 	for i := range reflect.PointerTo(transport).NumMethod() {
 		require.Contains(t, calls, reflect.PointerTo(transport).Method(i).Name)

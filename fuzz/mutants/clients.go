@@ -93,6 +93,16 @@ var ofClients = []mutant{
 		tests: "TestModel_Clients", in: "httplimit",
 	},
 	{
+		name: "client-is-told-the-lease", fault: "a request that may not wait is told the lease of the units that others hold",
+		file: "httplimit/transport.go", old: "wait, _ := waitFor(t.Limiter, &d, key, n, 0)", new: "wait := d.RetryAfter",
+		tests: "TestModel_Clients", in: "httplimit",
+	},
+	{
+		name: "client-closes-and-holds", fault: "a request holds its units after the body of its response was closed",
+		file: "httplimit/heldbody.go", old: "	defer b.held.Release()\n", new: "",
+		tests: "TestModel_Clients", in: "httplimit",
+	},
+	{
 		name: "server-pushes-beyond-deadline", fault: "a server pushes back beyond the deadline by what it rounds up",
 		file: "internal/rpc/refusal.go", old: "time.Until(deadline)-time.Millisecond <=", new: "time.Until(deadline) <=",
 		tests: "TestServer_PushesNothingBack",

@@ -72,7 +72,7 @@ type Policy struct {
 // A Program is what clients and servers do.
 type Program struct {
 	Seed      int64
-	InTurn    bool // one call after the other. Else calls run at once, and the client's Limiter admits all
+	InTurn    bool // one call after the other. Else calls run at once, and the client's Limiter has no rate
 	Settings  Settings
 	Policies  []Policy // of the hosts with even numbers
 	Calls     []Call
@@ -103,6 +103,9 @@ func Generate(p *Protocol, seed int64) *Program {
 	program.Settings = newSettings(r, p, program.InTurn)
 	for range r.IntN(3) {
 		program.Policies = append(program.Policies, newPolicy(r))
+	}
+	if len(program.Policies) > 0 && one(r, 4) {
+		program.Policies[0].Limit = sash.AtOnce(1+r.Int64N(2), longest)
 	}
 	if one(r, 20) {
 		program.Policies = []Policy{{Limit: sash.PerSecond(0), Path: -1}} // it is never known when to retry

@@ -57,6 +57,7 @@ type simulation struct {
 	events   []event
 	calls    []*simulated
 	holds    map[string]time.Duration // until when a key is held back
+	queues   map[string][]*simulated  // by key of outgoing: calls that wait for units that are held
 	outgoing *reference.Table         // the Transport's limiter
 	incoming *reference.Table         // the policies
 	limiter  *httplimit.Limiter       // of the policies. It is asked for names only
@@ -65,6 +66,7 @@ type simulation struct {
 	// What has happened at which instant, to find out whether the order of two events is open.
 	changed, began map[string]time.Duration // by key of holds
 	decided        map[string]time.Duration // by key of policies
+	asked, freed   map[string]time.Duration // by key of outgoing, where units are held
 	open           bool                     // the order of two events at one instant matters
 }
 
@@ -77,9 +79,10 @@ type simulated struct {
 	cancel   time.Duration // 0: it is not cancelled
 	until    time.Duration // until when it is held back
 	version  int           // of the wait: earlier ones are void
-	waiting  bool          // for a hold to pass
-	answer   Answer        // what the client is about to read
-	redirect bool          // the next hop has begun
+	waiting  bool          // for a hold to pass, or in a queue
+	charged  reference.Reservation
+	answer   Answer // what the client is about to read
+	redirect bool   // the next hop has begun
 	done     bool
 }
 
@@ -96,6 +99,7 @@ func simulate(p *Protocol, program *Program) []*Outcome {
 		Program: program, p: p, limiter: program.limiter(p), holds: map[string]time.Duration{},
 		outgoing: reference.NewTable(limitsOf(program.Settings.Limits)), incoming: reference.NewTable(limitsOf([]sash.Limit{generous})),
 		changed: map[string]time.Duration{}, began: map[string]time.Duration{}, decided: map[string]time.Duration{}, names: map[string]string{},
+		asked: map[string]time.Duration{}, freed: map[string]time.Duration{}, queues: map[string][]*simulated{},
 	}
 	defer s.limiter.Close()
 	s.incoming.NameOf = func(key string) string { return s.names[key] }
@@ -160,6 +164,8 @@ func (s *simulation) end(c *simulated, r Reply) {
 		r.At += c.Again
 	}
 	c.done, c.Reply = true, r
+	s.leaveQueue(c)
+	s.release(c)
 	if s.InTurn {
 		s.at(r.At, func() { s.beginNext(c.number + 1) })
 	}
@@ -194,18 +200,80 @@ func (s *simulation) advance(c *simulated, key, held string) {
 	}
 	n := s.Settings.cost(&c.Call)
 	d := s.outgoing.Peek(int64(s.now), n, key)
+	waits := !s.Settings.NoWait && s.Settings.holdsUnits() && !s.InTurn
+	if s.Settings.holdsUnits() {
+		s.note(s.asked, s.asked, key)
+		s.note(s.asked, s.freed, key)
+	}
 	switch {
 	case !d.Allowed && d.RetryAfter == reference.Never:
 		s.end(c, Reply{Kind: Exceeds})
 	case !d.Allowed && s.Settings.NoWait:
-		s.end(c, Reply{Kind: Turn, Wait: time.Duration(d.RetryAfter)})
+		s.end(c, Reply{Kind: Turn, Wait: s.told(d)})
+	case waits && (!d.Allowed || len(s.queues[key]) > 0):
+		c.waiting, s.queues[key] = true, append(s.queues[key], c)
 	case !d.Allowed && c.deadline > 0 && c.deadline < s.now+time.Duration(d.RetryAfter):
 		s.end(c, Reply{Kind: Deadline})
 	case !d.Allowed:
 		s.sleep(c, s.now+time.Duration(d.RetryAfter), false, func() { s.advance(c, key, held) })
 	default:
-		s.outgoing.Take(int64(s.now), n, key)
-		s.send(c)
+		s.take(c, key)
+	}
+}
+
+// heldWait is what a client is told at most of units that are held: their holder may give them back at any
+// time.
+const heldWait = time.Second
+
+// told returns the wait that a denial by the Transport's limiter tells.
+func (s *simulation) told(d reference.Answer) time.Duration {
+	wait := time.Duration(d.RetryAfter)
+	if s.Settings.Limits[d.Deciding].Algorithm == sash.Concurrency {
+		wait = min(wait, heldWait)
+	}
+	return wait
+}
+
+// take charges a call that is admitted, and sends it.
+func (s *simulation) take(c *simulated, key string) {
+	c.charged, _ = s.outgoing.Reserve(int64(s.now), s.Settings.cost(&c.Call), key)
+	for _, l := range s.Settings.Limits {
+		if l.Algorithm == sash.Concurrency {
+			s.at(s.now+l.Window, func() { s.wake(key) })
+		}
+	}
+	s.send(c)
+}
+
+// release gives back the units that a call holds.
+func (s *simulation) release(c *simulated) {
+	if c.charged == (reference.Reservation{}) {
+		return
+	}
+	s.outgoing.Settle(int64(s.now), c.charged, s.Settings.cost(&c.Call))
+	c.charged = reference.Reservation{}
+	key, _ := s.Settings.key(s.p, &c.Call)
+	s.wake(key)
+}
+
+// wake sends the calls that wait in the queue of a key, in their order, while there are units.
+func (s *simulation) wake(key string) {
+	s.freed[key] = s.now
+	for len(s.queues[key]) > 0 {
+		c := s.queues[key][0]
+		if !s.outgoing.Peek(int64(s.now), s.Settings.cost(&c.Call), key).Allowed {
+			return
+		}
+		s.leaveQueue(c)
+		s.take(c, key)
+	}
+}
+
+// leaveQueue lets a call wait in no queue.
+func (s *simulation) leaveQueue(c *simulated) {
+	c.waiting = false
+	for key, queue := range s.queues {
+		s.queues[key] = slices.DeleteFunc(queue, func(o *simulated) bool { return o == c })
 	}
 }
 
@@ -272,9 +340,12 @@ func (s *simulation) decide(c *simulated) Answer {
 	if len(keys) == 0 {
 		return answer
 	}
-	d := s.incoming.Take(int64(s.now), 1, keys...)
+	charged, d := s.incoming.ReserveAll(int64(s.now), 1, keys...)
 	switch {
 	case d.Allowed:
+		for _, r := range charged { // the handler returns at once
+			s.incoming.Settle(int64(s.now), r, 1)
+		}
 		return answer
 	case d.RetryAfter == reference.Never:
 		return Answer{Class: Exhausted}
@@ -307,6 +378,7 @@ func (s *simulation) read(c *simulated) {
 	key, _ := s.Settings.key(s.p, &c.Call)
 	s.holdBack(s.Settings.holdKey(s.p, &c.Call, key), c.answer.wait(s.p))
 	if c.answer.Class == Redirect && s.p.Follows(&c.Call) {
+		s.release(c)
 		c.redirect, c.Host = true, c.answer.To
 		s.admit(c)
 		return
@@ -339,6 +411,7 @@ func (s *simulation) holdBack(key string, d time.Duration) {
 	for _, c := range s.calls {
 		own, ok := s.Settings.key(s.p, &c.Call)
 		if ok && c.waiting && !c.done && s.Settings.holdKey(s.p, &c.Call, own) == key {
+			s.leaveQueue(c)
 			c.until = until
 			s.advance(c, own, key)
 		}
@@ -381,7 +454,8 @@ func limitsOf(limits []sash.Limit) []reference.Limit {
 	out := make([]reference.Limit, len(limits))
 	for i, l := range limits {
 		out[i] = reference.Limit{
-			Log: l.Algorithm == sash.SlidingLog, Parts: l.Algorithm == sash.SlidingParts,
+			Log: l.Algorithm == sash.SlidingLog || l.Algorithm == sash.Concurrency, Held: l.Algorithm == sash.Concurrency,
+			Parts:     l.Algorithm == sash.SlidingParts,
 			Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
 		}
 	}

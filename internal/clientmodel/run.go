@@ -155,6 +155,9 @@ func (p *Program) features() []string {
 	if slices.ContainsFunc(p.Policies, func(policy Policy) bool { return policy.Limit.Algorithm == sash.SlidingParts }) {
 		names = append(names, "policy of parts")
 	}
+	if slices.ContainsFunc(p.Policies, func(policy Policy) bool { return policy.Limit.Algorithm == sash.Concurrency }) {
+		names = append(names, "policy that holds")
+	}
 	return names
 }
 
@@ -163,7 +166,8 @@ func (s *Settings) features() (names []string) {
 	for name, set := range map[string]bool{
 		"Store": s.Store, "Key": s.Key != "", "Cost": s.Cost, "NoWait": s.NoWait, "MaxHold": s.MaxHold != 0, "MaxHeld": s.MaxHeld != 0,
 		"Base": s.Base, "Limiter that denies": s.Limits[0] != generous,
-		"Limiter of parts": s.Limits[0] != generous && s.Limits[0].Algorithm == sash.SlidingParts,
+		"Limiter that holds": s.holdsUnits(),
+		"Limiter of parts":   s.Limits[0] != generous && s.Limits[0].Algorithm == sash.SlidingParts,
 	} {
 		if set {
 			names = append(names, name)

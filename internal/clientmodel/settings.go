@@ -52,7 +52,7 @@ var keyFuncs = map[string]struct {
 
 func pathOf(r *http.Request) (string, bool) { return r.URL.Path, true }
 
-// newSettings returns random settings. The limit of calls that run at once admits all.
+// newSettings returns random settings. No rate keeps calls waiting that run at once.
 func newSettings(r *rand.Rand, p *Protocol, inTurn bool) Settings {
 	s := Settings{Limits: []sash.Limit{generous}, Store: one(r, 5), NoWait: one(r, 4), Cost: one(r, 3), Base: !p.HTTP && one(r, 2)}
 	if inTurn && one(r, 2) {
@@ -60,6 +60,9 @@ func newSettings(r *rand.Rand, p *Protocol, inTurn bool) Settings {
 		if one(r, 3) {
 			s.Limits = append(s.Limits, sash.PerHour(4).TokenBucket(7))
 		}
+	}
+	if !s.Store && one(r, 4) {
+		s.holdUnits(r, inTurn)
 	}
 	if one(r, 2) {
 		s.Key = pick(r, "host", "user", "method", "all", "not ann")
@@ -71,6 +74,22 @@ func newSettings(r *rand.Rand, p *Protocol, inTurn bool) Settings {
 	s.MaxHeld = pick(r, 0, 0, 0, 1, 2, 3)
 	s.Neither, s.Both = one(r, 60), one(r, 60)
 	return s
+}
+
+// holdUnits adds a limit of the calls under way. Calls that run at once have it alone, and cost 1 each, so
+// that all that wait for a unit can use the next one.
+func (s *Settings) holdUnits(r *rand.Rand, inTurn bool) {
+	l := sash.AtOnce(1+r.Int64N(3), pick(r, longest, longest, time.Second))
+	if inTurn {
+		s.Limits = append(s.Limits, l)
+		return
+	}
+	s.Limits, s.Cost = []sash.Limit{l}, false
+}
+
+// holdsUnits reports whether calls hold units.
+func (s *Settings) holdsUnits() bool {
+	return slices.ContainsFunc(s.Limits, func(l sash.Limit) bool { return l.Algorithm == sash.Concurrency })
 }
 
 // transport returns a Transport with the settings. It must be called in the bubble of its time.

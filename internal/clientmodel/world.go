@@ -49,9 +49,10 @@ type Session interface {
 
 // A World is what clients and servers share.
 type World struct {
-	Transport *httplimit.Transport
-	Limiter   *httplimit.Limiter // decides for hosts that are Limited
-	Hosts     []string
+	Transport  *httplimit.Transport
+	HoldsUnits bool               // whether the Transport does, while calls are under way
+	Limiter    *httplimit.Limiter // decides for hosts that are Limited
+	Hosts      []string
 
 	session Session
 	start   time.Time
@@ -122,7 +123,7 @@ func (w *World) open(p *Protocol, program *Program, settings Settings) (closes f
 		i, _ := strconv.Atoi(r.Header.Get(CallHeader))
 		return program.Calls[i].Cost
 	})
-	w.Transport = transport
+	w.Transport, w.HoldsUnits = transport, settings.holdsUnits()
 	w.session = p.Open(w)
 	return func() {
 		w.session.Close()
