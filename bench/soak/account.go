@@ -120,6 +120,8 @@ type boundKind int
 const (
 	// aligned is Count.
 	aligned boundKind = iota
+	// leased is Count, too, of units that no snapshot has.
+	leased
 	// sliding is Count*(1+f), where the last charge lies the fraction f into its window.
 	sliding
 	// flowing is Burst + Count*T/Window in an interval of length T.
@@ -136,6 +138,8 @@ func boundsOf(l, lowered sash.Limit) []bound {
 		return []bound{{l, lowered, aligned, window, 1}, {l, lowered, sliding, 1, window}}
 	case sash.SlidingLog:
 		return []bound{{l, lowered, aligned, 1, window}}
+	case sash.Concurrency:
+		return []bound{{l, lowered, leased, 1, window}}
 	case sash.SlidingBuckets:
 		return []bound{{l, lowered, aligned, precision, (window + precision - 1) / precision}}
 	case sash.SlidingParts:
@@ -155,7 +159,7 @@ func (b bound) together(from, to int64) bool {
 	return floorDiv(to, b.tick)-floorDiv(from, b.tick) < b.span
 }
 
-// held returns the units of the charges that certainly still count at that instant.
+// held returns the units of the charges that certainly still count at that instant, and that a snapshot has.
 func (b bound) held(charges []charge, at int64) (units int64) {
 	switch b.kind {
 	case aligned:

@@ -100,6 +100,8 @@ func (c *caller) call(ctx context.Context, s *subject, t *tally) {
 		c.peek(s, t, k, c.key(s), n)
 	case dice < 87 && k.plain:
 		c.take(s, t, k, n)
+	case dice < 87 && k.account != nil && s.holdsUnits():
+		c.hold(s, t, k, n)
 	case dice < 87:
 		c.reserve(s, t, k, n)
 	case dice < 89:
@@ -231,6 +233,26 @@ func (c *caller) reserve(s *subject, t *tally, k key, n int64) {
 		r.Cancel()
 	default:
 		r.Commit(actual)
+	}
+}
+
+// hold makes a reservation of a key whose account has limits that hold units. It gives them back never, so
+// that they are held for the whole lease, or at some time, and then the account records none of them.
+func (c *caller) hold(s *subject, t *tally, k key, n int64) {
+	var r sash.Reservation
+	reserve := t.timed(func() (d sash.Decision) {
+		r, d = s.limiter.Reserve(k.name, n)
+		return d
+	})
+	if c.rand.IntN(2) == 0 {
+		c.faults.check(s, n, c.charge(s, t, n, reserve, k))
+		return
+	}
+	c.faults.check(s, n, c.charge(s, t, 0, reserve, k))
+	if c.rand.IntN(2) == 0 {
+		r.Release()
+	} else {
+		c.settleLater(openReservation{r, 0, n})
 	}
 }
 

@@ -80,6 +80,7 @@ type (
 		alter func(sash.Limit) sash.Limit
 	}
 	forgetting struct{ *sash.Limiter }
+	letting    struct{ *sash.Limiter }
 	fat        struct {
 		*sash.Limiter
 		ballast *[]byte
@@ -160,6 +161,13 @@ func (l forgetting) SetLimits(key string, limits ...sash.Limit) error {
 	return l.Limiter.SetLimits(key, limits...)
 }
 
+// Reserve of a letting limiter holds nothing.
+func (l letting) Reserve(key string, n int64) (sash.Reservation, sash.Decision) {
+	r, d := l.Limiter.Reserve(key, n)
+	r.Release()
+	return r, d
+}
+
 func (l amnesiac) Restore(r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)
 	return err
@@ -221,6 +229,7 @@ func TestSoak_FindsWhatIsWrong(t *testing.T) {
 			}
 			return p.make(c)
 		}, "burst|units left, though"}, // whichever is found first
+		"holds nothing":              {func(p plan, c sash.Clock) limiter { return letting{p.make(c)} }, "over-admission.* at once"},
 		"restores nothing":           {func(p plan, c sash.Clock) limiter { return amnesiac{p.make(c)} }, "units left, though"},
 		"has more keys than the cap": {func(p plan, c sash.Clock) limiter { return capless{p.make(c)} }, "at most 1000 may be"},
 		"does not wait":              {func(p plan, c sash.Clock) limiter { return failing{p.make(c)} }, "no more waiting"},

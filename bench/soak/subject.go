@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,7 @@ func plans() []plan {
 	const maxKeys = 1000
 	counter := sash.PerSecond(40).Counter()
 	tenths := 100 * time.Millisecond
+	atOnceFor := func(lease time.Duration) sash.Limit { return sash.AtOnce(40, lease) }
 	bucket := counter.TokenBucket(60)                             // in one word
 	largeBucket := sash.Per(12345, time.Minute).TokenBucket(5000) // in more than a word
 	capped := func(name string, o sash.Overflow) plan {
@@ -80,15 +82,18 @@ func plans() []plan {
 		aside(plan{name: "denied are charged to a token bucket", limits: []sash.Limit{bucket}, cost: 2, options: []sash.Option{sash.WithChargeDenied()}}),
 		aside(plan{name: "three limits", limits: []sash.Limit{sash.Per(20, 200*time.Millisecond).Counter(), counter.Log(), sash.Per(60, 2*time.Second).Buckets(tenths)}, cost: 10}),
 		aside(plan{name: "denied are charged", limits: []sash.Limit{counter}, cost: 2, options: []sash.Option{sash.WithChargeDenied()}}),
+		aside(plan{name: "at once", limits: []sash.Limit{atOnceFor(time.Second)}, cost: 10}),
+		aside(plan{name: "at once and others", limits: []sash.Limit{atOnceFor(2 * time.Second), counter, bucket}, cost: 10}),
 		aside(plan{name: "parts and others", limits: []sash.Limit{counter.Parts(), sash.PerMinute(1000), sash.PerSecond(60).Counter(), bucket}, cost: 10}),
 		capped("at most 1,000 keys, EvictLeastUsed", sash.EvictLeastUsed),
 		aside(capped("at most 1,000 keys, DenyNew", sash.DenyNew)),
 		capped("at most 1,000 keys, ShareOverflow", sash.ShareOverflow),
 		{name: "other limits", limits: []sash.Limit{counter}, cost: 10, others: [][]sash.Limit{
 			{counter.Log()}, {counter.Parts()}, {counter.Buckets(tenths), sash.PerMinute(1000)}, {bucket}, {sash.PerSecond(20_000).Counter()},
-			{largeBucket}, {sash.PerSecond(20).TokenBucket(40), counter.Log()}, {counter},
+			{largeBucket}, {sash.PerSecond(20).TokenBucket(40), counter.Log()}, {atOnceFor(time.Second)},
+			{atOnceFor(2 * time.Second), counter}, {counter},
 		}},
-		{name: "restored", limits: []sash.Limit{counter, counter.Log(), counter.Parts(), bucket}, cost: 10, replace: true},
+		{name: "restored", limits: []sash.Limit{counter, counter.Log(), counter.Parts(), bucket, atOnceFor(time.Second)}, cost: 10, replace: true},
 	}
 }
 
@@ -123,6 +128,11 @@ func (p plan) lowered() []sash.Limit {
 		lower[i] = l
 	}
 	return lower
+}
+
+// holdsUnits reports whether units are held until their reservations are settled.
+func (p plan) holdsUnits() bool {
+	return slices.ContainsFunc(p.limits, func(l sash.Limit) bool { return l.Algorithm == sash.Concurrency })
 }
 
 // A subject is a limiter that is tested.
