@@ -1,6 +1,8 @@
 package policyfile_test
 
 import (
+	"context"
+	"expvar"
 	"fmt"
 	"log"
 	"net/http"
@@ -74,4 +76,19 @@ func Example_reload() {
 		}
 	}
 	go reload()
+}
+
+// The limits of a server follow the file, and a metric tells whether they do.
+func ExampleWatcher() {
+	var limiter *httplimit.Limiter // of New, with the policies of the same file
+	upToDate := expvar.NewInt("limits_up_to_date")
+
+	w := &policyfile.Watcher{Observe: func(err error) {
+		if err == nil {
+			upToDate.Set(1)
+		} else {
+			upToDate.Set(0)
+		}
+	}}
+	go w.Watch(context.Background(), "limits.yaml", limiter)
 }

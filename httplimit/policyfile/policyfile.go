@@ -17,18 +17,23 @@ import (
 // read, the error is from package os.
 //
 // To change a file that a program loads again, rename another one to it. Half of a YAML file may be
-// a file with fewer policies.
+// a file with fewer policies. A [Watcher] loads a file again when it changes, and takes care of that.
 func Load(path string, options ...Option) ([]httplimit.Policy, error) {
+	data, err := contentOf(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data, options...)
+}
+
+// contentOf returns the content of the file at path, or as much of it as Parse needs to refuse its length.
+func contentOf(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1)) // Parse refuses more than maxBytes
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, data, options...)
+	return io.ReadAll(io.LimitReader(file, maxBytes+1))
 }
 
 // Parse returns the policies in data, in their order: at least one, and valid for
