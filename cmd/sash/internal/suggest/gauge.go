@@ -1,6 +1,6 @@
 package suggest
 
-import "math/bits"
+import "time"
 
 // A gauge measures the busiest window of each client, for windows of one length, and what the
 // exact log of each candidate denies. It does so in one pass over the events in the order of
@@ -14,14 +14,14 @@ import "math/bits"
 // the window that ends at the event, it has what it asks for, and its units in later ones.
 //
 // It keeps the number of each client's busiest window, and the events that are still within
-// the window: 24 bytes each, and up to twice that while they grow. Events of one instant share
+// the window: 32 bytes each, and up to twice that while they grow. Events of one instant share
 // them, if the same candidates deny them.
 type gauge struct {
 	window  int64     // in nanoseconds
 	least   int64     // that an event asks for, in units
 	busiest []int64   // units of the busiest window so far, by client
 	recent  []*recent // by client; nil for a client without events in the window
-	denied  [len(candidates)]int64
+	denied  []int64   // events, by candidate
 
 	peak peak // the busiest window of all
 
@@ -46,7 +46,7 @@ type recent struct {
 // instant are one, of all their units, if they have the same bits: they leave the window together.
 type event struct {
 	at, units int64
-	denied    uint64
+	denied    candidateSet
 }
 
 // add counts an event of a client. Clients are numbered from 0.
@@ -57,14 +57,19 @@ func (g *gauge) add(client uint32, at, units int64) {
 	held := r.units + asked // append adds only the units, which later windows hold
 	e := event{at: at, units: units, denied: r.decide(asked)}
 	r.append(e)
-	for rest := e.denied; rest != 0; rest &= rest - 1 {
-		g.denied[bits.TrailingZeros64(rest)]++
+	for i := range e.denied.all() {
+		g.denied[i]++
 	}
 	g.busiest[client] = max(g.busiest[client], held)
 	if held > g.peak.units {
 		g.peak = peak{held, client, at}
 	}
 	g.sweep(at)
+}
+
+// newGauge returns a gauge of windows of that length. An event asks for no fewer than least units.
+func newGauge(window time.Duration, least int64) *gauge {
+	return &gauge{window: int64(window), least: least, denied: make([]int64, len(candidates))}
 }
 
 func (g *gauge) recentOf(client uint32) *recent {
@@ -104,7 +109,7 @@ func (r *recent) expire(now, window int64) {
 
 // decide returns which candidates deny an event that asks for that many units now. A candidate denies
 // it if these, and what the candidate has admitted in the window, are more than its count.
-func (r *recent) decide(units int64) (denied uint64) {
+func (r *recent) decide(units int64) (denied candidateSet) {
 	for i, count := range candidates {
 		admitted := r.units
 		if count >= admitted+units {
@@ -114,7 +119,7 @@ func (r *recent) decide(units int64) (denied uint64) {
 			admitted -= r.denied[i]
 		}
 		if units > count-admitted {
-			denied |= 1 << i
+			denied.add(i)
 		}
 	}
 	return denied
@@ -127,7 +132,7 @@ func (r *recent) append(e event) {
 	} else {
 		r.events = append(r.events, e)
 	}
-	for len(r.denied) < bits.Len64(e.denied) {
+	for len(r.denied) < e.denied.len() {
 		r.denied = append(r.denied, 0)
 	}
 	r.charge(e, 1)
@@ -136,7 +141,7 @@ func (r *recent) append(e event) {
 // charge adds the units of e to the sums, or takes them away if times is -1.
 func (r *recent) charge(e event, times int64) {
 	r.units += times * e.units
-	for rest := e.denied; rest != 0; rest &= rest - 1 {
-		r.denied[bits.TrailingZeros64(rest)] += times * e.units
+	for i := range e.denied.all() {
+		r.denied[i] += times * e.units
 	}
 }

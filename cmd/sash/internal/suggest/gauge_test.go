@@ -19,7 +19,7 @@ type call struct {
 }
 
 func measure(window time.Duration, least int64, calls []call) *gauge {
-	g := &gauge{window: int64(window), least: least}
+	g := newGauge(window, least)
 	for _, c := range calls {
 		g.add(c.client, c.at, c.units)
 	}
@@ -66,8 +66,18 @@ func TestGauge_TellsWhatALogDenies(t *testing.T) {
 	touched, untouched := 0, 0
 	for seed := range uint64(40) {
 		calls, least := randomCalls(rand.New(rand.NewPCG(seed, 1))), int64(seed%2)
+		first := 0
+		if seed%4 >= 2 { // bytes
+			first = atLeast(1e6)
+			for i := range calls {
+				calls[i].units *= 1e6
+			}
+		}
 		g := measure(time.Second, least, calls)
-		for i, count := range candidates[:20] {
+		for i, count := range candidates {
+			if i < first || i >= first+20 {
+				continue
+			}
 			clients, denied := decide(t, sash.PerSecond(count).Log(), least, calls)
 			for client, busiest := range g.busiest {
 				require.Equal(t, clients[uint32(client)], busiest > count, "seed %d, %d/s, client %d", seed, count, client)
@@ -152,7 +162,7 @@ func TestGauge_BusiestWindowIsHalfOpen(t *testing.T) {
 // Busy clients keep the events of the last window only, and idle ones keep none.
 func TestGauge_KeepsTheEventsOfTheLastWindow(t *testing.T) {
 	const clients, perWindow, windows = 2000, 50, 200
-	g := &gauge{window: int64(time.Second)}
+	g := newGauge(time.Second, 0)
 	for i := range perWindow * windows {
 		at := int64(i) * int64(time.Second) / perWindow
 		g.add(0, at, 1)
@@ -175,7 +185,7 @@ func TestGauge_KeepsTheEventsOfTheLastWindow(t *testing.T) {
 // A flood within one second of a log of whole seconds takes no memory for each of its events.
 func TestGauge_KeepsOneInstantOnce(t *testing.T) {
 	const flood, instants = 10_000, 3
-	g := &gauge{window: int64(time.Hour)}
+	g := newGauge(time.Hour, 0)
 	for i := range flood * instants {
 		g.add(0, int64(i/flood)*int64(time.Second), 1)
 	}
@@ -189,9 +199,11 @@ func TestGauge_KeepsOneInstantOnce(t *testing.T) {
 func TestCandidates_AscendAndCoverWhatPeopleChoose(t *testing.T) {
 	for i := 1; i < len(candidates); i++ {
 		require.Less(t, candidates[i-1], candidates[i])
-		require.LessOrEqual(t, candidates[i], 10*candidates[i-1])
+		require.LessOrEqual(t, candidates[i], 2*candidates[i-1])
+		require.LessOrEqual(t, 2*candidates[i], max(10, 3*candidates[i-1]), "from 5 on, a step is half as much again at most")
 	}
-	for _, n := range []int64{5, 10, 20, 30, 60, 100, 120, 300, 500, 1000, 5000} {
+	require.LessOrEqual(t, len(candidates), 64*len(candidateSet{}))
+	for _, n := range []int64{5, 10, 20, 30, 60, 100, 120, 300, 500, 1000, 5000, 150_000, 3e6, 1e11} {
 		assert.Equal(t, n, candidates[atLeast(n)])
 	}
 	assert.EqualValues(t, 12, candidates[atLeast(11)])

@@ -32,8 +32,8 @@
 //
 // For each length of a window, it is the least candidate of at least -headroom times the
 // -percentile of all clients. The percentile is the least value that this share of the
-// clients does not exceed. Candidates are round numbers: 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25,
-// 30 and so on. A recording that is shorter than three windows suggests nothing for them.
+// clients does not exceed. Candidates are round numbers: 1, 2, 3, 4, 5, 6, 8, and ten in each power of ten
+// from 10 on: 10, 12, 15, 20, 25, 30, 40, 50, 60, 80. A recording that is shorter than three windows suggests nothing for them.
 //
 // A few clients may be of another kind than the rest: crawlers, attackers, offices behind one
 // address. If they set the percentile, the limit suits them. The report warns of that, names
@@ -63,7 +63,7 @@
 //
 // # Memory
 //
-// Per window, a client takes 16 bytes, and 24 for each of its events in the last window, or
+// Per window, a client takes 16 bytes, and 32 for each of its events in the last window, or
 // up to twice that. Events of one instant mostly share them, so a log of whole seconds takes
 // little for a flood. Reading takes further memory.
 //

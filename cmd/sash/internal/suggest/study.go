@@ -19,7 +19,7 @@ type study struct {
 func newStudy(windows []time.Duration, least int64) *study {
 	s := &study{windows: windows}
 	for _, w := range windows {
-		s.gauges = append(s.gauges, &gauge{window: int64(w), least: least})
+		s.gauges = append(s.gauges, newGauge(w, least))
 	}
 	return s
 }
