@@ -88,4 +88,29 @@ var ofSuggest = []mutant{
 		file: "cmd/sash/internal/traffic/accesslog.go", old: "return isHostName(name) && !isAddress(s) &&", new: "return isHostName(name) &&",
 		tests: "TestFormats_TwoAddressesAreNotTakenForAVirtualHost",
 	},
+	{
+		name: "selection-takes-its-end", fault: "an event at the end of a span is left out",
+		file: "cmd/sash/internal/traffic/selection.go", old: "at < o.To })", new: "at <= o.To })",
+		tests: "TestSelection_|TestModel_Printed",
+	},
+	{
+		name: "selection-after-the-client", fault: "a line that is left out is unreadable if it tells no client",
+		file: "cmd/sash/internal/traffic/source.go", old: "	if !s.settings.Selection.has(r.at, s.where, r.values) {", new: "	if _, err := s.appendName(nil, r.values); err == nil && !s.settings.Selection.has(r.at, s.where, r.values) {",
+		tests: "TestModel_Printed",
+	},
+	{
+		name: "selection-of-a-port", fault: "a host is another one on each port",
+		file: "cmd/sash/internal/traffic/selection.go", old: "value = hostOf(value)", new: "_ = hostOf(value)",
+		tests: "TestSelection_OfHosts|TestModel_Printed",
+	},
+	{
+		name: "incident-without-its-beginning", fault: "an incident begins where the first window in it ends",
+		file: "cmd/sash/internal/suggest/incident.go", old: "		begin -= int64(window)\n", new: "",
+		tests: "TestIncident_",
+	},
+	{
+		name: "incident-of-all", fault: "an incident is what the clients with one request were in, too",
+		file: "cmd/sash/internal/suggest/incident.go", old: "least := max(2, v.Suggested.AtPercentile/2)", new: "least := int64(1)",
+		tests: "TestIncident_",
+	},
 }

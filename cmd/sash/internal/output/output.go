@@ -13,7 +13,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/command"
 )
 
-// A Summary tells what was read. Lines = Events + Blank + Unreadable + Headings.
+// A Summary tells what was read. Lines = Events + LeftOut + Blank + Unreadable + Headings.
 type Summary struct {
 	Files   []string   `json:"files"` // "-" is standard input
 	Key     string     `json:"key"`   // fields or columns that identify a client; empty if there is only the client "all"
@@ -23,6 +23,7 @@ type Summary struct {
 	First   *time.Time `json:"first,omitempty"` // times of the first and last event
 	Last    *time.Time `json:"last,omitempty"`
 
+	LeftOut    int64 `json:"left_out,omitempty"` // by -from, -to, -without and -where
 	Blank      int64 `json:"blank"`
 	Unreadable int64 `json:"unreadable"`
 	Headings   int64 `json:"headings,omitempty"` // lines that name the columns of a CSV
@@ -38,7 +39,7 @@ func Summarize(files []string, t *traffic.Traffic, unreadable int) Summary {
 	s := Summary{
 		Files: files, Key: t.Key.String(),
 		Lines: t.Lines, Events: t.Events, Clients: len(t.Clients),
-		Blank: t.Blank, Unreadable: t.Unreadable, Headings: t.Headings,
+		LeftOut: t.LeftOut, Blank: t.Blank, Unreadable: t.Unreadable, Headings: t.Headings,
 		Formats:         append([]traffic.FileFormat{}, t.Formats...),
 		UnreadableLines: append([]traffic.FaultyLine{}, t.Faults[:min(unreadable, len(t.Faults))]...),
 		BrokenOff:       append([]traffic.FaultyLine{}, t.BrokenOff...),
@@ -61,6 +62,9 @@ func (s *Summary) Source() string {
 
 // nothing says that there is no event, and what to try.
 func (s *Summary) nothing() string {
+	if s.LeftOut > 0 {
+		return fmt.Sprintf("no event is left in %s: -from, -to, -without and -where leave out all that can be read", s.Source())
+	}
 	if s.Unreadable == 0 && len(s.BrokenOff) == 0 {
 		return "no event in " + s.Source()
 	}
@@ -89,6 +93,9 @@ func (s *Summary) Heading(w io.Writer) {
 	fmt.Fprintln(w, s.Headline())
 	if s.First != nil {
 		fmt.Fprintln(w, s.Times())
+	}
+	if s.LeftOut > 0 {
+		fmt.Fprintf(w, "%s left out by -from, -to, -without or -where\n", Count(s.LeftOut, "line"))
 	}
 	for _, line := range traffic.FormatLines(s.Formats) {
 		fmt.Fprintln(w, line)

@@ -41,7 +41,7 @@ func readWith(t *testing.T, s *traffic.Settings, stdin string, files ...string) 
 	})
 	require.NoError(t, err)
 	assert.EqualValues(t, tr.Traffic.Events, len(tr.Events))
-	assert.Equal(t, tr.Lines, tr.Traffic.Events+tr.Blank+tr.Unreadable+tr.Headings, "lines lost")
+	assert.Equal(t, tr.Lines, tr.Traffic.Events+tr.LeftOut+tr.Blank+tr.Unreadable+tr.Headings, "lines lost")
 	return tr
 }
 

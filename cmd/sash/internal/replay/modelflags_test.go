@@ -23,6 +23,8 @@ type settings struct {
 	trust   []netip.Prefix
 	cost    string
 	windows []time.Duration
+	begin   int64 // of the recording, in Unix nanoseconds
+	selection
 
 	percentile, headroom string
 	top                  int
@@ -48,6 +50,10 @@ var flags = []flagOf{
 	{"trust", (*settings).chooseTrust},
 	{"cost", (*settings).chooseCost},
 	{"window", (*settings).chooseWindows},
+	{"from", (*settings).chooseFrom},
+	{"to", (*settings).chooseTo},
+	{"without", (*settings).chooseWithout},
+	{"where", (*settings).chooseWhere},
 	{"percentile", func(s *settings, r *rand.Rand) {
 		if r.IntN(4) > 0 {
 			s.percentile = pick(r, []string{"0.1", "5", "12.5", "25", "25", "33", "40", "50", "50", "66.6", "75", "80", "90", "95.5", "99", "100"})
@@ -102,7 +108,7 @@ func (s *settings) give(name, value string, r *rand.Rand) {
 
 // newSettings chooses flags for logs of a form, of clients behind proxies or not.
 func newSettings(r *rand.Rand, f *form, w *world, dir string) *settings {
-	s := &settings{dir: dir, form: f, percentile: "99.9", headroom: "1.5", top: 8, attacked: w.bots > 0, logger: &logger{random: r, form: f, separator: ","}}
+	s := &settings{dir: dir, form: f, begin: w.begin, percentile: "99.9", headroom: "1.5", top: 8, attacked: w.bots > 0, logger: &logger{random: r, form: f, separator: ","}}
 	w.trusted = len(w.proxies) > 0 && f.forwarded && r.IntN(4) > 0
 	if w.trusted {
 		s.trust = w.proxies
@@ -263,10 +269,13 @@ func (s *settings) costOf(q *request) (units int64) {
 }
 
 // events returns the events that requests in the order of lines are, in the order of time, and those
-// that tell no client.
+// that tell no client. Both have only what is selected.
 func (s *settings) events(requests []*request) (all []event, strangers []*request) {
 	for _, q := range requests {
 		e := event{at: q.at / int64(s.form.step) * int64(s.form.step), cost: s.costOf(q), request: q}
+		if !s.selection.has(e.at, q) {
+			continue
+		}
 		known := true
 		for _, k := range s.keyOf() {
 			part, ok := q.identity(k, s.trust)

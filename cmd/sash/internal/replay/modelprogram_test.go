@@ -55,6 +55,7 @@ type report struct {
 	Clients    int    `json:"clients"`
 	Key        string `json:"key"`
 	Unreadable int    `json:"unreadable"`
+	LeftOut    int    `json:"left_out"`
 	Windows    []struct {
 		Window     string      `json:"window"`
 		P50        int64       `json:"p50"`
@@ -220,6 +221,7 @@ func (p *program) checkReport() {
 	}
 	p.equal("events", r.Events, int64(len(p.events)))
 	p.equal("unreadable lines", r.Unreadable, len(p.strangers)+p.garbage)
+	p.equal("lines left out", r.LeftOut, len(p.requests)-len(p.events)-len(p.strangers))
 	p.equal("clients", r.Clients, len(names))
 	p.equal("clients shown", len(r.Top), min(p.set.top, len(names)))
 	if p.err == nil {

@@ -290,15 +290,12 @@ func percentile(sorted []int64, p string) int64 {
 // candidates returns the numbers that people choose, in ascending order.
 func candidates() (all []int64) {
 	all = []int64{1, 2, 3, 4, 5, 6, 8}
-	for power := int64(1); power < 1e4; power *= 10 {
+	for power := int64(1); power < 1e10; power *= 10 {
 		for _, n := range []int64{10, 12, 15, 20, 25, 30, 40, 50, 60, 80} {
 			all = append(all, n*power)
 		}
 	}
-	for power := int64(1e5); power < 1e10; power *= 10 {
-		all = append(all, power, 2*power, 5*power)
-	}
-	return append(all, 1e10, 1e11)
+	return append(all, 1e11)
 }
 
 // suggested returns the least candidate of at least headroom times base, or 0.

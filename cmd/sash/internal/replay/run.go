@@ -67,6 +67,20 @@
 // is the client behind proxies in that network. Both are decided by httplimit.ByAddress, so clients
 // are the same as for the middleware. The middleware's default is addr/64.
 //
+// # Which events
+//
+// All events count, unless flags leave some out: -from leaves out what comes before an instant, -to what
+// comes at one or later, -without what comes in a span of time, such as an incident, and -where what has
+// another value in a field than those that it names:
+//
+//	sash replay -limit 60/m -from 2026-03-09 -to 2026-03-16 -without 2026-03-10T12:00..2026-03-10T12:10 access.log
+//	sash replay -limit 5/m -where method=POST -where path=/login -where 'status!=2xx,3xx' access.log
+//
+// A time is as in a log, or a day, or has no seconds. Values are as the log has them; 5xx is a class of the
+// field status, * at the end of a value stands for the rest, and a host without a port for all its ports. If
+// -where is repeated, all of them must hold. A line that is left out is counted as such, and as nothing
+// else.
+//
 // # Order
 //
 // Events are put in the order of time; events of one instant stay in the order in which they

@@ -20,6 +20,7 @@ type gauge struct {
 	window  int64     // in nanoseconds
 	least   int64     // that an event asks for, in units
 	busiest []int64   // units of the busiest window so far, by client
+	ends    []int64   // the first instant at which that window held them, by client
 	recent  []*recent // by client; nil for a client without events in the window
 	denied  []int64   // events, by candidate
 
@@ -60,7 +61,9 @@ func (g *gauge) add(client uint32, at, units int64) {
 	for i := range e.denied.all() {
 		g.denied[i]++
 	}
-	g.busiest[client] = max(g.busiest[client], held)
+	if held > g.busiest[client] {
+		g.busiest[client], g.ends[client] = held, at
+	}
 	if held > g.peak.units {
 		g.peak = peak{held, client, at}
 	}
@@ -74,12 +77,22 @@ func newGauge(window time.Duration, least int64) *gauge {
 
 func (g *gauge) recentOf(client uint32) *recent {
 	for uint32(len(g.busiest)) <= client {
-		g.busiest, g.recent = append(g.busiest, 0), append(g.recent, nil)
+		g.busiest, g.ends, g.recent = append(g.busiest, 0), append(g.ends, 0), append(g.recent, nil)
 	}
 	if g.recent[client] == nil {
 		g.recent[client] = &recent{}
 	}
 	return g.recent[client]
+}
+
+// endsOf returns the ends of the busiest windows with that many units or more.
+func (g *gauge) endsOf(least int64) (ends []int64) {
+	for client, units := range g.busiest {
+		if units >= least {
+			ends = append(ends, g.ends[client])
+		}
+	}
+	return ends
 }
 
 // sweep drops the events that have left the window at now, of all clients. It does so once in

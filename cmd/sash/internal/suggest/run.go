@@ -47,6 +47,11 @@
 // and many have an octave below, and many one above. Many are three times those few, and ten more. The
 // clients above it have a quarter of all events or more, and are up to three clients in four.
 //
+// An incident may have set the percentile, too: a server that fails, and whose clients try again and again.
+// The report warns if two thirds of the busiest windows lie in a few minutes, or in minutes in which most
+// answers were 5xx. These are the windows of clients that have half of the percentile or more. The flags
+// -from, -to, -without and -where leave an incident out.
+//
 // # The policy
 //
 // The policy that is printed tells clients apart, and counts, as the recording was measured. Where
@@ -63,7 +68,7 @@
 //
 // # Memory
 //
-// Per window, a client takes 16 bytes, and 32 for each of its events in the last window, or
+// Per window, a client takes 24 bytes, and 32 for each of its events in the last window, or
 // up to twice that. Events of one instant mostly share them, so a log of whole seconds takes
 // little for a flood. Reading takes further memory.
 //

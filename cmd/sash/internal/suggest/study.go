@@ -11,8 +11,9 @@ import (
 // A study measures all clients in windows of several lengths.
 type study struct {
 	windows []time.Duration
-	gauges  []*gauge         // by window
-	on      *traffic.Traffic // once all of it is taken
+	gauges  []*gauge // by window
+	calendar
+	on *traffic.Traffic // once all of it is taken
 }
 
 // newStudy returns a study of windows. An event asks for no fewer than least units.
@@ -26,6 +27,9 @@ func newStudy(windows []time.Duration, least int64) *study {
 
 // take counts events, which are in the order of time.
 func (s *study) take(_ *traffic.Traffic, events []traffic.Event) error {
+	for _, e := range events {
+		s.calendar.add(e)
+	}
 	for _, g := range s.gauges {
 		for _, e := range events {
 			g.add(e.Client, e.At, e.Cost)

@@ -43,6 +43,9 @@ func (s *study) warnings(r *report, o *options) []warning {
 	for _, text := range s.warnOfKinds(r, o.percentile) {
 		add("two kinds of clients", text)
 	}
+	for _, text := range s.warnOfIncidents(r) {
+		add("incident", text)
+	}
 	add("dominant client", s.warnOfDominant())
 	add("whole seconds", s.warnOfStamps())
 	if r.suggested() > 0 && s.span() < aDay {

@@ -178,6 +178,21 @@ func (a alias) apply(v string) string {
 	return a.part(v)
 }
 
+// statusOf returns a status, or 0 if v is none.
+func statusOf(v string) uint16 {
+	if len(v) != 3 {
+		return 0
+	}
+	status := uint16(0)
+	for _, c := range []byte(v) {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		status = 10*status + uint16(c-'0')
+	}
+	return status
+}
+
 // hostOf returns the address of an address and a port.
 func hostOf(v string) string {
 	if i := strings.LastIndexByte(v, ':'); i >= 0 {

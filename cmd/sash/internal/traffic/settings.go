@@ -23,6 +23,7 @@ type Settings struct {
 	// Reorder is the number of lines by which a line may be late and still be put in order.
 	// 0 is DefaultReorder. Several files share it.
 	Reorder int
+	Selection
 }
 
 // DefaultReorder is the default of Settings.Reorder.
@@ -95,6 +96,7 @@ func (s *Settings) Flags(flags *flag.FlagSet, fault func(error)) {
 	read("cost", "the `SUM` of fields that an event costs, instead of 1: -cost ContextTokens+GeneratedTokens, -cost size", func(v string) error {
 		return setSum(&s.Cost, "cost", v)
 	})
+	s.Selection.flags(read)
 	flags.IntVar(&s.Reorder, "reorder", DefaultReorder, "put lines in order that come up to `N` lines late; all FILEs share them, at some 100 bytes a line")
 }
 
@@ -159,6 +161,9 @@ func (s *Settings) Check() error {
 	var faults []error
 	if s.Reorder < 0 {
 		faults = append(faults, fmt.Errorf("-reorder must be >= 0, got %d", s.Reorder))
+	}
+	if err := s.Selection.check(); err != nil {
+		faults = append(faults, err)
 	}
 	if s.Separator != "" && !s.columns() {
 		faults = append(faults, errors.New("-separator needs -time, the column of the time, or -format csv"))

@@ -21,6 +21,8 @@ type source struct {
 	list     int          // the index of X-Forwarded-For among the values, or -1
 	cost     []int        // the indices of the fields of Cost
 	estimate []int        // the indices of the fields of Estimate
+	where    []int        // the indices of the fields of Where
+	status   int          // the index of the status, or -1
 
 	decoder decoder // nil until the format is known
 	why     string  // why it is that format
@@ -33,7 +35,7 @@ type source struct {
 	batch batch
 	send  func(batch) bool // false if the events of this file are not wanted any more
 
-	lines, blank, unreadable, headings, cutShort, outOfOrder, mixed int64
+	lines, blank, unreadable, headings, leftOut, cutShort, outOfOrder, mixed int64
 
 	forwarded int64 // events with X-Forwarded-For
 
@@ -56,7 +58,7 @@ type waitingLine struct {
 const sampleSize = 32
 
 func newSource(s *Settings, file string, files int) *source {
-	return &source{settings: s, file: file, files: files, list: -1, oldest: math.MaxInt64, newest: math.MinInt64,
+	return &source{settings: s, file: file, files: files, list: -1, status: -1, oldest: math.MaxInt64, newest: math.MinInt64,
 		wanted: &wanted{time: s.Time, unit: s.Unit, separator: s.Separator, file: file}}
 }
 
@@ -82,6 +84,12 @@ func (s *source) want(columns bool) error {
 	s.clients = clients
 	s.cost = s.indices(s.settings.Cost, "cost")
 	s.estimate = s.indices(s.settings.Estimate, "estimate")
+	for i := range s.settings.Where {
+		s.where = append(s.where, s.wanted.add(s.settings.Where[i].field, "where"))
+	}
+	if !columns {
+		s.status = s.wanted.addIfThere("status")
+	}
 	s.record.values = make([]string, len(s.wanted.fields))
 	return nil
 }
@@ -201,6 +209,10 @@ func (s *source) decode(line string) error {
 		return nil
 	}
 	s.known, s.title = true, r.title
+	if !s.settings.Selection.has(r.at, s.where, r.values) {
+		s.leftOut++
+		return nil
+	}
 	if err := s.add(r); err != nil {
 		s.fault(err.Error(), line)
 		return nil
@@ -253,6 +265,9 @@ func (s *source) breakOff(err error) {
 // add makes a record an event.
 func (s *source) add(r *record) error {
 	e := Event{At: r.at, Charge: Charge{1, 1}}
+	if s.status >= 0 {
+		e.Status = statusOf(r.values[s.status])
+	}
 	if s.settings.Cost != nil {
 		c, err := s.charge(r.values)
 		if err != nil {

@@ -18,12 +18,13 @@ import (
 type Event struct {
 	At     int64  // Unix nanoseconds
 	Client uint32 // an index of Traffic.Clients
+	Status uint16 // of the response; 0 if the log does not tell
 	Charge
 }
 
 // Traffic is what has been read from files, but for the events.
 //
-// Invariant: every line is counted once, so Lines = Events + Blank + Unreadable + Headings.
+// Invariant: every line is counted once, so Lines = Events + LeftOut + Blank + Unreadable + Headings.
 type Traffic struct {
 	Events  int64
 	Clients []string // the names of clients, by Event.Client
@@ -32,6 +33,8 @@ type Traffic struct {
 	Key     Key      // the fields that identify a client; empty if all events are one client's
 
 	Lines, Blank, Unreadable, Headings, CutShort, OutOfOrder int64
+
+	LeftOut int64 // lines that could be read, and that the Selection does not have
 
 	// Late counts the events that came too late to be put in order. They are passed on at the
 	// time of the event before them.
@@ -127,6 +130,7 @@ func (t *Traffic) addFile(s *source) {
 	t.Blank += s.blank
 	t.Unreadable += s.unreadable
 	t.Headings += s.headings
+	t.LeftOut += s.leftOut
 	t.CutShort += s.cutShort
 	t.OutOfOrder += s.outOfOrder
 	t.Mixed += s.mixed
