@@ -8,6 +8,7 @@ require (
 	github.com/seed-30da4c49/sash v0.1.0
 	github.com/stretchr/testify v1.11.1
 	github.com/tidwall/gjson v1.18.0
+	go.yaml.in/yaml/v4 v4.0.0
 )
 
 require (

@@ -29,6 +29,7 @@ type settings struct {
 	percentile, headroom string
 	top                  int
 	svg                  string // the file
+	policy, name         string // the file that the policy is added to, and its name there
 	ambiguous            bool   // whether nothing tells which of two addresses is the client
 	attacked             bool   // whether some clients are a botnet
 }
@@ -72,6 +73,13 @@ var flags = []flagOf{
 			s.give("top", []string{"0", "20", "40", "60"}[s.top/20], r)
 		}
 	}},
+	{"name", func(s *settings, r *rand.Rand) {
+		if r.IntN(6) == 0 {
+			s.name = pick(r, []string{"api", "log in", "42", `it's "1": #x`})
+			s.give("name", s.name, r)
+		}
+	}},
+	{"policy", (*settings).choosePolicy},
 	{"json", func(s *settings, r *rand.Rand) {
 		if r.IntN(2) == 0 {
 			s.give("json", "", r)
@@ -108,7 +116,7 @@ func (s *settings) give(name, value string, r *rand.Rand) {
 
 // newSettings chooses flags for logs of a form, of clients behind proxies or not.
 func newSettings(r *rand.Rand, f *form, w *world, dir string) *settings {
-	s := &settings{dir: dir, form: f, begin: w.begin, percentile: "99.9", headroom: "1.5", top: 8, attacked: w.bots > 0, logger: &logger{random: r, form: f, separator: ","}}
+	s := &settings{dir: dir, form: f, begin: w.begin, percentile: "99.9", headroom: "1.5", name: "suggested", top: 8, attacked: w.bots > 0, logger: &logger{random: r, form: f, separator: ","}}
 	w.trusted = len(w.proxies) > 0 && f.forwarded && r.IntN(4) > 0
 	if w.trusted {
 		s.trust = w.proxies

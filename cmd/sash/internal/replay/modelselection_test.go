@@ -17,6 +17,7 @@ type selection struct {
 // A where is a value that a field of requests has, or has not.
 type where struct {
 	field string
+	text  string // its values
 	not   bool
 	holds func(value string) bool
 }
@@ -101,7 +102,7 @@ func (s *settings) chooseWhere(r *rand.Rand) {
 		}
 		slices.Sort(texts) // so that a seed is a program
 		text := pick(r, texts)
-		w := where{field, field != "status" && text != "*" && r.IntN(3) == 0, values[text]}
+		w := where{field, text, field != "status" && text != "*" && r.IntN(3) == 0, values[text]}
 		s.selection.where = append(s.selection.where, w)
 		operator := "="
 		if w.not {

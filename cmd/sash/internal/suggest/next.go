@@ -17,15 +17,30 @@ type step struct {
 }
 
 // nextSteps returns the way from the suggestions to limits that are enforced.
-func nextSteps(r *report, key traffic.Key, o *options) []step {
+func nextSteps(r *report, o *options) []step {
 	if r.Policy == nil {
 		return []step{}
 	}
-	limits := r.Policy.Limits
+	limits, key := r.Policy.Limits, r.key
+	if o.file != nil {
+		return fileSteps(limits, key, o)
+	}
 	return []step{
 		{"Replay them: whom do they deny, and when? Parts take less memory than a log; the replay says where they differ.", replayCommands(limits, o)},
 		{"Shadow them in production: the policy decides, and denies nothing. Count its outcomes for a week.", policyCode(limits, key, o)},
 		{"Enforce them: remove Shadow, and go on counting.", ""},
+	}
+}
+
+// fileSteps is nextSteps of a policy that was added to a file.
+func fileSteps(limits []sash.Limit, key traffic.Key, o *options) []step {
+	// The file tells clients and costs, and for which requests the policy is.
+	words := append([]string{"sash replay -policy", quoted(o.policy)}, o.input("key", "trust", "cost", "where")...)
+	return []step{
+		{"Replay the file: whom does it deny, and when? Parts take less memory than a log; the replay of single limits says where they differ.",
+			strings.Join(words, " ") + "\n" + replayCommands(limits, o)},
+		{"Shadow it in production: policyfile.Load reads the file, policyfile.Watch follows it. The policy decides, and denies nothing. Count its outcomes for a week.", policyText(o.name, limits, key, o)},
+		{"Enforce it: write shadow: false, and go on counting.", ""},
 	}
 }
 
@@ -65,13 +80,24 @@ func policyCode(limits []sash.Limit, key traffic.Key, o *options) string {
 	for _, l := range limits {
 		calls = append(calls, limitCode(l))
 	}
-	fields := []string{`Name:   "suggested",`, "Limits: []sash.Limit{" + strings.Join(calls, ", ") + "},", "Key:    " + keyCode(key, o.Trust)}
+	c := scopeOf(&o.Selection)
+	fields := []string{`Name:   "suggested",`}
+	if c.pattern != "" {
+		fields = append(fields, fmt.Sprintf("Pattern: %q,", c.pattern))
+	}
+	fields = append(fields, "Limits: []sash.Limit{"+strings.Join(calls, ", ")+"},", "Key:    "+keyCode(key, o.Trust))
+	if len(c.statuses) > 0 {
+		fields = append(fields, "Charge: "+c.chargeCode()+",")
+	}
 	switch {
 	case o.Cost == nil:
 	case o.settles():
 		fields = append(fields, `Unit:   "content-bytes",`, "Settle: httplimit.SettleBytes(), // known afterwards: the request that exceeds a limit is served")
 	default:
 		fields = append(fields, fmt.Sprintf("Unit:   %q,", asUnit(o.Cost)), "Cost:   …, // func(*http.Request) int64: the "+o.unit()+"; or Settle, if they are known afterwards")
+	}
+	for _, condition := range c.rest {
+		fields = append(fields, "// measured where "+condition+"; it counts the others, too")
 	}
 	fields = append(fields, "Shadow: true,")
 	return "httplimit.Policy{\n\t" + strings.Join(fields, "\n\t") + "\n}\n"
@@ -157,6 +183,14 @@ func addressCode(bits4, bits6 int, trust []netip.Prefix) string {
 		options = append(options, fmt.Sprintf("httplimit.IPv6Prefix(%d)", bits6))
 	}
 	return "httplimit.ByAddress(" + strings.Join(options, ", ") + ")"
+}
+
+// textOf returns a limit as people write it, with the word log if sash.Per would not choose one.
+func textOf(l sash.Limit) string {
+	if l.Count > sash.SmallCount {
+		return rate(l) + " log"
+	}
+	return rate(l)
 }
 
 // limitCode returns a limit as a Go expression.

@@ -23,6 +23,9 @@ type options struct {
 	top        int
 	json       bool
 	svg        string // the file of the picture; none if empty
+	policy     string // the file that the policy is added to; none if empty
+	name       string // of that policy
+	file       *policyFile
 	files      []string
 
 	args  []string // the command line
@@ -63,6 +66,8 @@ func (o *options) ownFlags(flags *flag.FlagSet, fault func(error)) {
 	flags.Float64Var(&o.headroom, "headroom", 1.5, "suggest this `FACTOR` times what the busiest of them had, or the next round number: -headroom 2")
 	flags.IntVar(&o.top, "top", 8, "show the `N` clients that exceed the suggested limits most: -top 20")
 	flags.BoolVar(&o.json, "json", false, "report as JSON, one object: -json")
+	flags.StringVar(&o.policy, "policy", "", "add the suggested policy to this `FILE` of package policyfile, or make the file: -policy limits.yaml")
+	flags.StringVar(&o.name, "name", "suggested", "the `NAME` of the policy for -policy: -name api")
 	flags.StringVar(&o.svg, "svg", "", "also draw the distribution and the candidates into this `FILE`: -svg limits.svg")
 }
 
@@ -93,7 +98,16 @@ func (o *options) check() error {
 	if o.top < 0 {
 		fault("-top must be >= 0, got %d", o.top)
 	}
-	return errors.Join(append(faults, o.Settings.Check())...)
+	return errors.Join(append(faults, o.Settings.Check(), o.checkPolicy())...)
+}
+
+// checkPolicy opens the file of -policy.
+func (o *options) checkPolicy() (err error) {
+	if o.policy == "" {
+		return nil
+	}
+	o.file, err = openPolicyFile(o.policy, o.name)
+	return errors.Join(err, o.fileFaults())
 }
 
 // unit returns what limits count.
@@ -105,8 +119,8 @@ func (o *options) unit() string {
 }
 
 // input returns the words of a command line that reads the same events: all flags but
-// suggest's own, and the files.
-func (o *options) input() (words []string) {
+// suggest's own and those left out, and the files.
+func (o *options) input(leftOut ...string) (words []string) {
 	own := flag.NewFlagSet("", flag.ContinueOnError)
 	new(options).ownFlags(own, func(error) {})
 	given := o.args[:len(o.args)-o.flags.NArg()]
@@ -116,7 +130,7 @@ func (o *options) input() (words []string) {
 		if inline || f == nil || f.Name == "json" {
 			n = 1
 		}
-		if f != nil && own.Lookup(name) == nil {
+		if f != nil && own.Lookup(name) == nil && !slices.Contains(leftOut, name) {
 			for _, word := range given[:n] {
 				words = append(words, quoted(word))
 			}
@@ -143,6 +157,7 @@ by time.
   sash suggest access.log access.log.1.gz
   sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log
   zcat access.log.*.gz | grep '"POST /login' | sash suggest -window 1m -window 1h
+  sash suggest -policy limits.yaml -trust 10.0.0.0/8 access.log
   sash suggest -time TIMESTAMP -cost ContextTokens+GeneratedTokens calls.csv.gz
 
 Flags:
@@ -152,5 +167,5 @@ func (o *options) usage(w io.Writer) {
 	io.WriteString(w, usageText)
 	o.flags.SetOutput(w)
 	o.flags.PrintDefaults()
-	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the fields that flags name, or if the picture could not\nbe written; 2 for a wrong command line; 130 if interrupted.\n")
+	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the fields that flags name, or if the picture or the\npolicy could not be written; 2 for a wrong command line; 130 if interrupted.\n")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
 // A report is what a recording says about limits.
@@ -22,6 +23,8 @@ type report struct {
 	Top      []client       `json:"top"`              // the clients that are furthest above the suggested limits, or the busiest
 	Warnings []warning      `json:"warnings"`
 	Next     []step         `json:"next"`
+
+	key traffic.Key
 }
 
 // A windowReport is about windows of one length. Its numbers are events, or units of cost.
@@ -99,7 +102,8 @@ func (s *study) report(o *options) *report {
 	}
 	r.Top = s.top(r.Windows, o.top)
 	r.Warnings = s.warnings(r, o)
-	r.Next = nextSteps(r, s.on.Key, o)
+	r.key = s.on.Key
+	r.Next = nextSteps(r, o)
 	return r
 }
 

@@ -54,8 +54,13 @@
 //
 // # The policy
 //
-// The policy that is printed tells clients apart, and counts, as the recording was measured. Where
-// the code cannot be known, it has "…".
+// The policy that is printed tells clients apart, and counts, as the recording was measured. It is for the
+// requests that -where names by one method, host and path, and charges the statuses that -where names.
+// Where the code cannot be known, it has "…".
+//
+// With -policy the policy is added to a file of package policyfile, as a shadow, and nothing else of the
+// file changes; or a new file is made. The file must not have a policy of that -name. What a file cannot
+// say is refused.
 //
 // The bytes of a response are known afterwards. So with -cost size the policy settles them. The event
 // that exceeds a limit is then served, and what it costs beyond the limit is carried until it is paid.
@@ -76,7 +81,7 @@
 // windowReport, busiest, candidate, suggestion, together, client, warning and step.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
-// readable or not the fields that flags name, or if the picture could not be written; 2 if
+// readable or not the fields that flags name, or if the picture or the policy could not be written; 2 if
 // the command line was wrong; 130 if interrupted, and then no report is written.
 package suggest
 
@@ -115,6 +120,10 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		command.Say(stderr, name, fmt.Errorf("writing the report: %w", err))
 		return command.Failed
 	}
+	if err := o.writePolicy(r); err != nil {
+		command.Say(stderr, name, err)
+		return command.Failed
+	}
 	return r.Complain(name, stderr)
 }
 
@@ -151,6 +160,17 @@ func (o *options) write(stdout io.Writer, r *report) error {
 		return err
 	}
 	return errors.Join(err, o.writePicture(r))
+}
+
+// writePolicy adds the suggested policy to the file of -policy, if there is one.
+func (o *options) writePolicy(r *report) error {
+	switch {
+	case o.file == nil || r.Events == 0:
+		return nil
+	case r.Policy == nil:
+		return fmt.Errorf("-policy: no limit is suggested, so %s is as it was", o.policy)
+	}
+	return o.file.add(policyText(o.name, r.Policy.Limits, r.key, o))
 }
 
 func (o *options) writePicture(r *report) error {

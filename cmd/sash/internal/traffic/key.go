@@ -134,8 +134,11 @@ func (k Key) address(client string) (string, bool) {
 	return "", false
 }
 
-func (k Key) hasAddr() bool {
-	return slices.ContainsFunc(k, func(f keyField) bool { return f.name == Addr })
+func (k Key) hasAddr() bool { return k.Has(Addr) }
+
+// Has reports whether k has a field of that name.
+func (k Key) Has(name string) bool {
+	return slices.ContainsFunc(k, func(f keyField) bool { return f.name == name })
 }
 
 // clients returns what names clients by k, with addr behind proxies of the trusted networks.

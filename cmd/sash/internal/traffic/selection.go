@@ -27,9 +27,18 @@ func (s Span) String() string {
 
 // A Where is a condition on a field of an event.
 type Where struct {
-	field  string
-	not    bool
-	values []string // one of which the field must have, or none if not is set
+	Field  string
+	Not    bool
+	Values []string // one of which the field must have, or none if Not is set
+}
+
+// String returns a condition in the form that -where takes.
+func (w *Where) String() string {
+	operator := "="
+	if w.Not {
+		operator = "!="
+	}
+	return w.Field + operator + strings.Join(w.Values, ",")
 }
 
 // flags defines the flags that select events.
@@ -120,19 +129,19 @@ func (s *Selection) has(at int64, where []int, values []string) bool {
 // holds reports whether a field may have that value.
 func (w *Where) holds(value string) bool {
 	value = cmp.Or(value, "-") // as servers write it
-	return w.not != slices.ContainsFunc(w.values, func(want string) bool { return w.matches(want, value) })
+	return w.Not != slices.ContainsFunc(w.Values, func(want string) bool { return w.matches(want, value) })
 }
 
 // matches reports whether one of the values of w stands for value. A host that is named without its port
 // stands for all its ports.
 func (w *Where) matches(want, value string) bool {
-	if w.field == "host" && !strings.Contains(want, ":") {
+	if w.Field == "host" && !strings.Contains(want, ":") {
 		value = hostOf(value)
 	}
 	if beginning, found := strings.CutSuffix(want, "*"); found {
 		return strings.HasPrefix(value, beginning)
 	}
-	if class, found := strings.CutSuffix(want, "xx"); found && w.field == "status" {
+	if class, found := strings.CutSuffix(want, "xx"); found && w.Field == "status" {
 		return len(value) == 3 && value[:1] == class
 	}
 	return value == want

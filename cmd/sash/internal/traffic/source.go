@@ -85,7 +85,7 @@ func (s *source) want(columns bool) error {
 	s.cost = s.indices(s.settings.Cost, "cost")
 	s.estimate = s.indices(s.settings.Estimate, "estimate")
 	for i := range s.settings.Where {
-		s.where = append(s.where, s.wanted.add(s.settings.Where[i].field, "where"))
+		s.where = append(s.where, s.wanted.add(s.settings.Where[i].Field, "where"))
 	}
 	if !columns {
 		s.status = s.wanted.addIfThere("status")

@@ -13,10 +13,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/policyfile"
 )
 
 // policies return the policies that were printed.
@@ -62,6 +64,15 @@ func cost(r *http.Request) int64 {
 		panic(err)
 	}
 	return n
+}
+
+// fromFile returns the policy of that name in a file.
+func fromFile(text, name string) httplimit.Policy {
+	policies, err := policyfile.Parse("limits.yaml", []byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return policies[slices.IndexFunc(policies, func(p httplimit.Policy) bool { return p.Name == name })]
 }
 
 func main() {

@@ -1,0 +1,233 @@
+package suggest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+)
+
+// A policyFile is the file of -policy, and what it had when the command began.
+type policyFile struct {
+	path string
+	name string // of the policy to add
+	data []byte // nil: there is no file
+	mode fs.FileMode
+}
+
+// openPolicyFile reads the file at path, to which a policy of that name can be added.
+func openPolicyFile(path, name string) (*policyFile, error) {
+	if ext := filepath.Ext(path); !strings.EqualFold(ext, ".yaml") && !strings.EqualFold(ext, ".yml") {
+		return nil, fmt.Errorf("-policy: %s: want a name that ends in .yaml, which is what suggest writes", path)
+	}
+	f := &policyFile{path: path, name: name, mode: 0o666}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		f.path = resolved // else the link would be replaced
+	}
+	data, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("-policy: %w", err)
+	}
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return nil, fmt.Errorf("-policy: %w", err)
+	}
+	f.data, f.mode = data, info.Mode().Perm()
+	policies, err := policiesIn(data)
+	if err != nil {
+		return nil, fmt.Errorf("-policy: %s: %w", path, err)
+	}
+	for _, p := range policies {
+		if fields, ok := p.(map[string]any); ok && fields["name"] == name {
+			return nil, fmt.Errorf("-policy: %s has a policy %q: nothing is overwritten; give another -name", path, name)
+		}
+	}
+	return f, nil
+}
+
+// policiesIn returns the list of policies in a file.
+func policiesIn(data []byte) ([]any, error) {
+	var file struct {
+		Policies []any `yaml:"policies"`
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		return nil, err
+	}
+	if len(file.Policies) == 0 {
+		return nil, errors.New("it has no policies")
+	}
+	return file.Policies, nil
+}
+
+// add writes the file with one more policy, all at once. All else stays as it is.
+func (f *policyFile) add(policy string) error {
+	text, err := f.with(policy)
+	if err != nil {
+		return fmt.Errorf("%s: %w; add it yourself:\n%s", f.path, err, policy)
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(f.path), filepath.Base(f.path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name()) // it is gone, unless something fails
+	_, err = temporary.Write(text)
+	if err := errors.Join(err, temporary.Close(), os.Chmod(temporary.Name(), f.mode)); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), f.path)
+}
+
+// with returns the content of the file with one more policy at the end.
+func (f *policyFile) with(policy string) ([]byte, error) {
+	if f.data == nil {
+		return []byte("policies:\n" + policy), nil
+	}
+	text := f.data
+	if !bytes.HasSuffix(text, []byte("\n")) {
+		text = append(bytes.Clone(text), '\n')
+	}
+	text = append(bytes.Clone(text), indentedAs(text, policy)...)
+	before, err := policiesIn(f.data)
+	if err != nil {
+		return nil, err
+	}
+	// The list may not be the last of the file, or not be in lines. Then what was appended is no part of it.
+	after, err := policiesIn(text)
+	if err != nil || len(after) != len(before)+1 || !reflect.DeepEqual(after[:len(before)], before) {
+		return nil, errors.New("the policy cannot be appended, since the list of policies is not the last thing in the file, in lines that begin with a dash")
+	}
+	return text, nil
+}
+
+// indentedAs returns a policy with the indentation that the first one in the file has.
+func indentedAs(text []byte, policy string) string {
+	indent, begun := "  ", false
+	for line := range strings.Lines(string(text)) {
+		item := strings.TrimLeft(line, " ")
+		if begun && strings.HasPrefix(item, "-") {
+			indent = line[:len(line)-len(item)]
+			break
+		}
+		begun = begun || strings.HasPrefix(line, "policies:")
+	}
+	var b strings.Builder
+	for line := range strings.Lines(policy) {
+		b.WriteString(indent + strings.TrimPrefix(line, "  "))
+	}
+	return b.String()
+}
+
+// fileFaults returns why the policy that would be suggested cannot stand in a file: what a file cannot say.
+func (o *options) fileFaults() error {
+	var faults []error
+	for _, f := range o.Key {
+		if _, known := keyOfFile[f.Name()]; !known {
+			faults = append(faults, fmt.Errorf("-policy: a file has no key for %s of -key: want addr, agent, referer or none; without -policy, Go code is printed", f.Name()))
+		}
+	}
+	if o.Cost != nil && !o.settles() {
+		faults = append(faults, fmt.Errorf("-policy: a file cannot tell the cost %s, only size; without -policy, Go code is printed", o.Cost))
+	}
+	for _, condition := range scopeOf(&o.Selection).rest {
+		if !strings.Contains(condition, "!=") {
+			faults = append(faults, fmt.Errorf("-policy: a file cannot say for which requests %s holds: want one method, host and path, and any status", condition))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// keyOfFile is what fields of a log are as keys of a policy file. Requests without such a header are one client's.
+var keyOfFile = map[string]string{
+	traffic.Addr: "", // its options tell
+	"agent":      "{first-of: [{header: User-Agent}, everyone]}",
+	"referer":    "{first-of: [{header: Referer}, everyone]}",
+}
+
+// policyText returns the shadow policy as a policy file has it. It tells clients apart, and counts, as was
+// measured.
+func policyText(name string, limits []sash.Limit, key traffic.Key, o *options) string {
+	c := scopeOf(&o.Selection)
+	var b strings.Builder
+	field := func(name, value string) { fmt.Fprintf(&b, "    %s: %s\n", name, value) }
+	fmt.Fprintf(&b, "  - name: %s\n", strconv.Quote(name))
+	if c.pattern != "" {
+		field("pattern", strconv.Quote(c.pattern))
+	}
+	var texts []string
+	for _, l := range limits {
+		texts = append(texts, textOf(l))
+	}
+	field("limits", "["+strings.Join(texts, ", ")+"]")
+	field("key", keyText(key, o)+o.proxyRemark(key))
+	if len(c.statuses) > 0 {
+		field("charge", "["+strings.Join(c.statuses, ", ")+"]")
+	}
+	if o.settles() {
+		field("unit", "content-bytes")
+		field("settle", "bytes # known afterwards: the request that exceeds a limit is served")
+	}
+	for _, condition := range c.rest {
+		fmt.Fprintf(&b, "    # measured where %s; it counts the others, too\n", condition)
+	}
+	field("shadow", "true")
+	return b.String()
+}
+
+// proxyRemark returns a remark for a key by addresses, if no proxy is trusted.
+func (o *options) proxyRemark(key traffic.Key) string {
+	if len(o.Trust) > 0 || !key.Has(traffic.Addr) {
+		return ""
+	}
+	return " # behind a proxy: {address: {trust-proxies: [10.0.0.0/8]}}"
+}
+
+// keyText returns the key of a policy as a policy file has it.
+func keyText(key traffic.Key, o *options) string {
+	var parts []string
+	for _, f := range key {
+		if f.Name() != traffic.Addr {
+			parts = append(parts, keyOfFile[f.Name()])
+			continue
+		}
+		bits4, bits6, _ := f.Networks()
+		var options []string
+		if len(o.Trust) > 0 {
+			var networks []string
+			for _, n := range o.Trust {
+				networks = append(networks, strconv.Quote(n.String()))
+			}
+			options = append(options, "trust-proxies: ["+strings.Join(networks, ", ")+"]")
+		}
+		if bits4 != 32 {
+			options = append(options, fmt.Sprint("ipv4-prefix: ", bits4))
+		}
+		if bits6 != 64 {
+			options = append(options, fmt.Sprint("ipv6-prefix: ", bits6))
+		}
+		if len(options) == 0 {
+			parts = append(parts, "address")
+		} else {
+			parts = append(parts, "{address: {"+strings.Join(options, ", ")+"}}")
+		}
+	}
+	switch len(parts) {
+	case 0:
+		return "everyone"
+	case 1:
+		return parts[0]
+	}
+	return "{join: [" + strings.Join(parts, ", ") + "]}"
+}

@@ -1,0 +1,122 @@
+package suggest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/httplimit/policyfile"
+	"github.com/seed-30da4c49/sash/internal/command"
+)
+
+// limitsFile returns the path of a file of policies with that content, or of none if it is empty.
+func limitsFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	if content != "" {
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o640))
+	}
+	return path
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func TestPolicyFile_IsMade(t *testing.T) {
+	path := limitsFile(t, "")
+	got := invoke("", "-policy", path, "-percentile", "98", "-window", "1m", "-where", "path=/login", "-where", "method=POST", "-where", "status=401", shop)
+	require.Equal(t, command.OK, got.status, got.stderr)
+	require.Equal(t, `policies:
+  - name: "suggested"
+    pattern: "POST /login"
+    limits: [5/m]
+    key: address # behind a proxy: {address: {trust-proxies: [10.0.0.0/8]}}
+    charge: [401]
+    shadow: true
+`, content(t, path))
+	require.Contains(t, got.stdout, "sash replay -policy "+path+" ../../testdata/shop.log.gz\n")
+	policies, err := policyfile.Load(path)
+	require.NoError(t, err)
+	require.True(t, policies[0].Shadow)
+	require.Equal(t, []sash.Limit{sash.PerMinute(5)}, policies[0].Limits)
+	require.True(t, policies[0].Charge(401))
+	require.False(t, policies[0].Charge(200))
+}
+
+// All that the file had stays as it is, and so do its mode and a link to it.
+func TestPolicyFile_IsExtended(t *testing.T) {
+	const before = "# by hand\npolicies:\n- name: all   # of us\n  limits: 5/s\n  key: everyone\n"
+	path := limitsFile(t, before)
+	link := filepath.Join(t.TempDir(), "link.yaml")
+	require.NoError(t, os.Symlink(path, link))
+	got := invoke("", "-policy", link, "-name", "second one", "-window", "1m", shop)
+	require.Equal(t, command.OK, got.status, got.stderr)
+	after, found := strings.CutPrefix(content(t, path), before)
+	require.True(t, found)
+	require.True(t, strings.HasPrefix(after, "- name: \"second one\"\n  limits: ["), after)
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSymlink, info.Mode().Type())
+	info, err = os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o640), info.Mode())
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing is left behind")
+
+	got = invoke("", "-policy", link, "-name", "second one", "-window", "1m", shop)
+	require.Equal(t, command.Usage, got.status)
+	require.Contains(t, got.stderr, `has a policy "second one": nothing is overwritten; give another -name`)
+}
+
+// What cannot be added is refused, and the file stays as it is.
+func TestPolicyFile_IsNotOverwritten(t *testing.T) {
+	for before, want := range map[string]string{
+		"policies: [{name: a, limits: 1/s, key: everyone}]\n":                "cannot be appended",
+		"policies:\n  - {name: a, limits: 1/s, key: everyone}\nparts: [1]\n": "cannot be appended",
+		"policies:\n  - name: a\n    limits: [1/s\n":                         "yaml",
+		"parts: []\n": "it has no policies",
+	} {
+		path := limitsFile(t, before)
+		got := invoke("", "-policy", path, "-window", "1m", shop)
+		require.NotEqual(t, command.OK, got.status)
+		require.Contains(t, got.stderr, want)
+		require.Equal(t, before, content(t, path))
+		if want == "cannot be appended" {
+			require.Contains(t, got.stderr, "add it yourself:")
+			require.Contains(t, got.stdout, "suggested", "the report is there all the same")
+		}
+	}
+	path := limitsFile(t, "")
+	got := invoke("", "-policy", path, "-window", "30d", shop)
+	require.Equal(t, command.Failed, got.status)
+	require.Contains(t, got.stderr, "no limit is suggested, so "+path+" is as it was")
+	require.NoFileExists(t, path)
+
+	got = invoke("", "-policy", filepath.Join(path, "none", "limits.yaml"), "-window", "1m", shop)
+	require.Equal(t, command.Failed, got.status)
+	require.Contains(t, got.stderr, "no such file")
+}
+
+func TestPolicyFile_SaysWhatItCannotTell(t *testing.T) {
+	for args, want := range map[string]string{
+		"-policy limits.json":                                      "want a name that ends in .yaml",
+		"-policy limits.yaml -key user":                            "a file has no key for user of -key",
+		"-policy limits.yaml -time at -key none -cost input":       "a file cannot tell the cost input, only size",
+		"-policy limits.yaml -where user=ann":                      "a file cannot say for which requests user=ann holds",
+		"-policy limits.yaml -where path=/a* -where status=200,xx": "path=/a* holds",
+	} {
+		got := invoke("", strings.Fields(args)...)
+		require.Equal(t, command.Usage, got.status, args)
+		require.Contains(t, got.stderr, want)
+	}
+	require.NoFileExists(t, "limits.yaml")
+}
