@@ -21,12 +21,17 @@ import (
 type redisStore struct {
 	client   *redis.Client
 	embedded *miniredis.Miniredis // nil: it is another process
+	options  []sashredis.Option
 }
 
 // openRedis returns the Redis at an address such as 127.0.0.1:6379 or unix:/run/redis.sock. If the
 // address is "embedded", it starts one in this process, which is for examples and tests.
 func openRedis(ctx context.Context, addr string) (*redisStore, error) {
-	s, network := &redisStore{}, "tcp"
+	s, network := &redisStore{options: []sashredis.Option{
+		sashredis.WithPrefix("sash-example:"),
+		// While Redis is away, each of the two instances admits half of each limit.
+		sashredis.WithFallback(sashredis.FallbackLocal(1, 2)),
+	}}, "tcp"
 	if addr == "embedded" {
 		var err error
 		if s.embedded, err = miniredis.Run(); err != nil {
@@ -47,11 +52,7 @@ func openRedis(ctx context.Context, addr string) (*redisStore, error) {
 
 // open is for httplimit.WithStore. Each instance has a store of its own on the same client.
 func (s *redisStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
-	return httpstore.New(goredisconn.New(s.client),
-		sashredis.WithPrefix("sash-example:"),
-		// While Redis is away, each of the two instances admits half of each limit.
-		sashredis.WithFallback(sashredis.FallbackLocal(1, 2)),
-	)(keys)
+	return httpstore.New(goredisconn.New(s.client), s.options...)(keys)
 }
 
 func (s *redisStore) Close() error {

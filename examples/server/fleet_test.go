@@ -13,24 +13,28 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/sashredis"
 )
 
-// startFleet starts two services on one embedded Redis, and returns their origins.
-func startFleet(t *testing.T, l limits) (origins []string) {
+// startFleet starts two services on one embedded Redis, and returns their origins. Each of their
+// exports ends with a receive from finish.
+func startFleet(t *testing.T, l limits, finish <-chan struct{}) (origins []string) {
 	store, err := openRedis(t.Context(), "embedded")
 	require.NoError(t, err)
 	t.Cleanup(func() { store.Close() })
+	store.options = append(store.options, sashredis.WithTimeout(patience)) // so that no fallback decides
 	var servers []*httptest.Server
 	for range 2 {
 		server := httptest.NewUnstartedServer(nil)
 		origins, servers = append(origins, "http://"+server.Listener.Addr().String()), append(servers, server)
 	}
 	for _, server := range servers {
-		service, err := newServiceAmong(origins, l, httplimit.WithStore(store.open))
+		service, err := newService(config{limits: l, report: until(finish), origins: origins}, httplimit.WithStore(store.open))
 		require.NoError(t, err)
 		server.Config.Handler = service
 		server.Start()
 		t.Cleanup(func() {
+			server.CloseClientConnections() // the browser may still read exports
 			server.Close()
 			service.Close()
 		})
@@ -46,14 +50,13 @@ func TestPage_ShowsAFleet(t *testing.T) {
 	}
 	limits := defaultLimits()
 	limits.Hello, limits.Quote = sash.PerHour(15).Log(), sash.PerHour(5).Log()
-	origins := startFleet(t, limits)
+	finish := make(chan struct{})
+	origins := startFleet(t, limits, finish)
 	b.resize(1280, 800, false)
 	b.open(origins[0] + "/")
 	b.await("document.querySelector('.instances').textContent.startsWith('Instances on ports ')")
 	v := &visit{browser: b}
-	for range 2 {
-		v.send("hello", 10)
-	}
+	v.send("hello", 20)
 	v.shows("hello", "dd.admitted", "15")
 	v.shows("hello", "dd.denied", "5")
 	v.shows("hello", ".remaining b", "0")
@@ -61,11 +64,54 @@ func TestPage_ShowsAFleet(t *testing.T) {
 	v.shows("quote", "dd.admitted", "5")
 	v.shows("quote", "dd.denied", "5")
 	b.await("document.querySelector('.instances').textContent.endsWith('Answers: 15 and 15.')")
+
+	v.send("export", 4) // two to each instance
+	v.shows("export", "dd.admitted", "3")
+	v.shows("export", "dd.denied", "1")
+	v.shows("export", ".remaining b", "0")
+	v.click("[data-hang-up]")
+	v.shows("export", ".remaining b", "1")
+	close(finish)
+	v.shows("export", ".remaining b", "3")
+}
+
+// What the instances hold, they hold of one count. It is free for both of them once a response has
+// ended, and once a client has hung up.
+func TestFleet_HoldsFromOneCount(t *testing.T) {
+	finish := make(chan struct{})
+	origins := startFleet(t, defaultLimits(), finish)
+	do := func(method, origin string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), method, origin+"/export", nil)
+		require.NoError(t, err)
+		response, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		t.Cleanup(func() { response.Body.Close() })
+		return response
+	}
+	awaitLeft := func(want string) {
+		for _, origin := range origins {
+			for got, end := "", time.Now().Add(patience); got != want; got = leftOf(do("HEAD", origin)) {
+				require.True(t, time.Now().Before(end), "%q, want %s", got, want)
+			}
+		}
+	}
+	awaitLeft("3")
+	exports := []*http.Response{do("GET", origins[0]), do("GET", origins[1]), do("GET", origins[0])}
+	for _, response := range exports {
+		require.Equal(t, 200, response.StatusCode)
+	}
+	for _, origin := range origins {
+		require.Equal(t, 429, do("GET", origin).StatusCode)
+	}
+	exports[0].Body.Close()
+	awaitLeft("1")
+	close(finish)
+	awaitLeft("3")
 }
 
 // Only the pages of the instances may read answers from another origin.
 func TestFleet_TellsOtherSitesNothing(t *testing.T) {
-	origins := startFleet(t, defaultLimits())
+	origins := startFleet(t, defaultLimits(), nil)
 	for origin, allowed := range map[string]string{origins[1]: origins[1], "http://attacker.example": "", "": ""} {
 		r, err := http.NewRequest("GET", origins[0]+"/hello", nil)
 		require.NoError(t, err)

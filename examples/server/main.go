@@ -1,10 +1,11 @@
-// Command server is a small service with three routes under different policies. Its page,
-// at /, sends requests and shows how the windows slide. Run the server, and open the page
-// that it prints or run the commands that it prints:
+// Command server is a small service with four routes under different policies. Its page, at /,
+// sends requests, and shows how the windows slide and what is under way. Run the server, and
+// open the page that it prints or run the commands that it prints:
 //
 //	go run ./examples/server
 //	go run ./examples/server -addr 127.0.0.1:9090 -hello "3/s log"
 //	go run ./examples/server -hello "2/s burst 20"
+//	go run ./examples/server -export "2 at once"
 //
 // With -redis, it runs two instances that share their counts in Redis or Valkey. The page then
 // sends requests to both of them in turn. Without a server at hand, use the one in this process:
@@ -47,7 +48,8 @@ func main() {
 
 var errUsage = errors.New("usage")
 
-// run serves until ctx is done, and then waits for the requests under way.
+// run serves until ctx is done. Then it breaks exports off, and waits for the other requests that are
+// under way.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	limits := defaultLimits()
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
@@ -58,6 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.TextVar(&limits.Quote, "quote", limits.Quote, "`limit` of /quote for each API key")
 	flags.TextVar(&limits.Login, "login", limits.Login, "`limit` of failed /login for each account from each address")
 	flags.TextVar(&limits.LoginAddress, "login-address", limits.LoginAddress, "`limit` of failed /login from each address, for all accounts together")
+	flags.TextVar(&limits.Export, "export", limits.Export, "`limit` of /export for each address, such as \"3 at once\"")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -79,7 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var handlers []http.Handler
 	origins := originsOf(listeners)
 	for range listeners {
-		service, err := newServiceAmong(origins, limits, options...)
+		service, err := newService(config{limits, cleanPanes(ctx), origins}, options...)
 		if err != nil {
 			closeAll(listeners)
 			return err
@@ -87,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		defer service.Close()
 		handlers = append(handlers, service)
 	}
-	fmt.Fprintf(stdout, welcome, origins[0], atOnce(limits.Hello)+2, atOnce(limits.Login)+2)
+	fmt.Fprintf(stdout, welcome, origins[0], admits(limits.Hello)+2, admits(limits.Login)+2, admits(limits.Export))
 	for _, other := range origins[1:] {
 		fmt.Fprintf(stdout, welcomeOther, other)
 	}
@@ -166,13 +169,16 @@ func serveOne(ctx context.Context, listener net.Listener, handler http.Handler) 
 	return <-ended
 }
 
-// atOnce returns the number of requests that l admits at once.
-func atOnce(l sash.Limit) int64 {
+// admits returns how many requests of a new client l admits at one instant, if they are less than
+// mostTried: the server prints no command that starts a great many.
+func admits(l sash.Limit) int64 {
 	if l.Algorithm == sash.TokenBucket {
-		return l.Burst
+		return min(l.Burst, mostTried)
 	}
-	return l.Count
+	return min(l.Count, mostTried)
 }
+
+const mostTried = 100
 
 const welcome = `Watch the windows slide:
 
@@ -191,7 +197,15 @@ Or try it from another shell. /hello is limited by address:
   for i in $(seq %[3]d); do curl -s -o /dev/null -w '%%{http_code} ' -d account=alice -d password=wrong %[1]s/login; done
   curl -i -d account=alice -d password=sash %[1]s/login
 
-To ask what is left of /hello and /quote, and be charged nothing:
+/export takes three seconds. It is limited by what is under way at a time for each address:
+
+  for i in $(seq %[4]d); do curl -s -o /dev/null %[1]s/export & done; sleep 1; curl -i %[1]s/export; wait
+
+A client that hangs up gives its unit back at once. Interrupt this one:
+
+  curl -N %[1]s/export
+
+To ask what is left of /hello, /quote and /export, and be charged nothing:
 
   curl -I %[1]s/hello
 

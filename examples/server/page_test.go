@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -25,7 +27,8 @@ type visit struct {
 	*browser
 	clock            *sash.ManualClock
 	server           *httptest.Server
-	admitted, denied atomic.Int64 // requests with a cost, by the decision of the service
+	finish           chan struct{} // a receive from it ends an export
+	admitted, denied atomic.Int64  // requests with a cost, by the decision of the service
 }
 
 // newVisit returns nil if there is no browser. The wraps stand around the service.
@@ -35,26 +38,53 @@ func newVisit(t *testing.T, wraps ...func(http.Handler) http.Handler) *visit {
 
 // newVisitUnder is newVisit of a service under those limits.
 func newVisitUnder(t *testing.T, l limits, wraps ...func(http.Handler) http.Handler) *visit {
-	v := &visit{browser: startBrowser(t), clock: sash.NewManualClock(0)}
+	v := &visit{browser: startBrowser(t), clock: sash.NewManualClock(0), finish: make(chan struct{})}
 	if v.browser == nil {
 		return nil
 	}
-	var service http.Handler = newTestService(t, l, httplimit.WithClock(v.clock), httplimit.WithObserver(func(e httplimit.Event) {
-		switch {
-		case e.Cost > 0 && e.Outcome == httplimit.Admitted:
-			v.admitted.Add(1)
-		case e.Cost > 0 && e.Outcome == httplimit.Denied:
-			v.denied.Add(1)
-		}
-	}))
+	var service http.Handler = newTestServiceOf(t, config{limits: l, report: until(v.finish)},
+		httplimit.WithClock(v.clock), httplimit.WithObserver(func(e httplimit.Event) {
+			switch {
+			case e.Cost > 0 && e.Outcome == httplimit.Admitted:
+				v.admitted.Add(1)
+			case e.Cost > 0 && e.Outcome == httplimit.Denied:
+				v.denied.Add(1)
+			}
+		}))
 	for _, wrap := range wraps {
 		service = wrap(service)
 	}
 	v.server = httptest.NewServer(service)
-	t.Cleanup(v.server.Close)
+	t.Cleanup(func() {
+		v.server.CloseClientConnections() // the browser may still read exports
+		v.server.Close()
+	})
 	v.resize(1280, 800, false)
 	v.open(v.server.URL + "/")
 	return v
+}
+
+// until returns a report that writes a line, and ends with a receive from finish.
+func until(finish <-chan struct{}) report {
+	return func(ctx context.Context, w io.Writer) error {
+		fmt.Fprintln(w, "begun")
+		select {
+		case <-finish:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// skip moves the page's own clock.
+func (v *visit) skip(d time.Duration) {
+	v.t.Helper()
+	v.eval(fmt.Sprintf(`(() => {
+		if (!window.read) [window.ahead, window.read] = [0, performance.now.bind(performance)];
+		performance.now = () => read() + ahead;
+		ahead += %d;
+	})()`, d.Milliseconds()), nil)
 }
 
 // shows waits until an element of a route's row has that text.
@@ -65,7 +95,11 @@ func (v *visit) shows(route, selector, want string) {
 
 func (v *visit) send(route string, times int) {
 	v.t.Helper()
-	v.click(fmt.Sprintf("[data-route=%s] [data-send='%d']", route, times))
+	for _, button := range []int{10, 1} {
+		for ; times >= button; times -= button {
+			v.click(fmt.Sprintf("[data-route=%s] [data-send='%d']", route, button))
+		}
+	}
 }
 
 // pixels counts the pixels of a route's chart that have the colour of a CSS variable.
@@ -94,21 +128,22 @@ func TestPage_ShowsWhatTheServiceAnswers(t *testing.T) {
 	v.shows("hello", ".curl code", "curl -i "+v.server.URL+"/hello")
 	require.Zero(t, v.pixels("hello", "denied"))
 
-	for range 3 {
-		v.send("hello", 10)
-	}
+	v.send("hello", 10)
+	v.shows("hello", ".remaining b", "10")
+	v.clock.Advance(5 * time.Second)
+	v.send("hello", 20)
 	v.shows("hello", "dd.admitted", "20")
 	v.shows("hello", "dd.denied", "10")
 	v.shows("hello", ".remaining b", "0")
 	v.await("/^[0-9.]+ s$/.test(document.querySelector('[data-route=hello] .retry b').textContent)")
-	v.await("document.querySelector('[data-route=hello] .answer').textContent.includes('Retry-After: 1')")
+	v.await("document.querySelector('[data-route=hello] .answer').textContent.includes('Retry-After: 5')")
 	require.EqualValues(t, 20, v.admitted.Load())
 	require.EqualValues(t, 10, v.denied.Load())
 	require.Greater(t, v.pixels("hello", "denied"), 10, "crosses, most of them on each other")
 	require.Greater(t, v.pixels("hello", "admitted"), 20*10, "twenty dots")
 
-	// The window slides: 15 seconds later, half of the units still count.
-	v.clock.Advance(15 * time.Second)
+	// The window slides: of sixteen parts, so a unit counts for at most a sixteenth longer than ten seconds.
+	v.clock.Advance(5*time.Second + 10*time.Second/16)
 	v.shows("hello", ".remaining b", "10")
 	v.clock.Advance(5 * time.Second)
 	v.shows("hello", ".remaining b", "20")
@@ -200,9 +235,7 @@ func TestPage_ShowsATokenBucket(t *testing.T) {
 	v.shows("hello", ".limit", "2/1s burst 20")
 	v.shows("hello", ".how", "Units flow back one by one.")
 	v.shows("hello", ".quota", "20")
-	for range 3 {
-		v.send("hello", 10)
-	}
+	v.send("hello", 30)
 	v.shows("hello", "dd.admitted", "20")
 	v.shows("hello", "dd.denied", "10")
 	v.shows("hello", ".remaining b", "0")
@@ -212,7 +245,6 @@ func TestPage_ShowsATokenBucket(t *testing.T) {
 	v.shows("hello", ".remaining b", "20")
 	v.shows("hello", ".more", "the full quota")
 
-	v.eval("window.ahead = 0; window.read = performance.now.bind(performance); performance.now = () => read() + ahead", nil)
 	v.send("login", 1)
 	v.shows("login", ".quota", "3")
 	v.shows("login", ".remaining b", "2")
@@ -222,7 +254,7 @@ func TestPage_ShowsATokenBucket(t *testing.T) {
 	v.send("login", 1)
 	v.shows("login", ".remaining b", "0")
 	for left := range 3 { // a unit flows back each minute, by the page's own clock
-		v.eval("ahead += 60_000", nil)
+		v.skip(time.Minute)
 		v.shows("login", ".remaining b", fmt.Sprint(left+1))
 	}
 	v.shows("login", ".more", "the full quota")
@@ -238,6 +270,88 @@ func TestPage_ShowsATokenBucket(t *testing.T) {
 	v.shows("login", ".remaining b", "1")
 }
 
+// A request holds its unit until its response has ended, and so long its bar grows. A client that
+// hangs up gives its unit back at once.
+func TestPage_ShowsWhatIsHeld(t *testing.T) {
+	v := newVisit(t)
+	if v == nil {
+		return
+	}
+	const perBar = 500 * 5 // pixels, at the least, of a bar across the chart
+	v.shows("export", ".limit", "3 at once for 30s")
+	v.shows("export", ".how", "Held until the response has ended.")
+	v.shows("export", ".remaining b", "3")
+	v.shows("export", ".more", "0 held now")
+	v.send("export", 10)
+	v.shows("export", "dd.admitted", "3")
+	v.shows("export", "dd.denied", "7")
+	v.shows("export", ".remaining b", "0")
+	v.shows("export", ".more", "3 held now")
+	v.await("document.querySelector('[data-route=export] .answer').textContent.includes('Retry-After: 1')")
+	require.EqualValues(t, 3, v.admitted.Load())
+	require.EqualValues(t, 7, v.denied.Load())
+	require.Greater(t, v.pixels("export", "denied"), 10, "crosses")
+	v.skip(time.Minute)
+	across := v.pixels("export", "admitted")
+	require.Greater(t, across, 3*perBar, "a bar leaves the chart with its end only")
+
+	v.eval("document.querySelector('[data-route=login] input[type=range]').focus()", nil)
+	v.press("Tab", 9)
+	v.await("document.activeElement.hasAttribute('data-hang-up')")
+	require.Zero(t, v.pixels("export", "refused"))
+	v.click("[data-hang-up]")
+	v.shows("export", ".remaining b", "1")
+	v.shows("export", ".more", "2 held now")
+	require.NotZero(t, v.pixels("export", "refused"), "a stroke at the end of the bar")
+	v.finish <- struct{}{}
+	v.shows("export", ".remaining b", "2")
+	v.skip(5 * time.Second)
+	require.Less(t, v.pixels("export", "admitted"), across*5/6, "two of three bars are half as long, or shorter")
+	v.skip(time.Minute)
+	one := v.pixels("export", "admitted")
+	require.Greater(t, one, perBar)
+	require.Less(t, one, across/2, "the others have ended")
+
+	v.send("export", 2) // into the lanes that are free
+	v.shows("export", ".remaining b", "0")
+	v.shows("export", "dd.admitted", "5")
+	v.skip(time.Minute)
+	require.Greater(t, v.pixels("export", "admitted"), 3*perBar)
+	close(v.finish)
+	v.shows("export", ".remaining b", "3")
+	v.shows("export", ".more", "0 held now")
+	v.skip(time.Minute)
+	require.Less(t, v.pixels("export", "admitted"), perBar)
+	v.await("document.querySelector('[data-route=export] .spoken').textContent.startsWith('export: 3 of 3 left')")
+}
+
+// Any route may have a limit on what is under way, and /export a rate.
+func TestPage_ShowsTheLimitsThatItIsGiven(t *testing.T) {
+	limits := defaultLimits()
+	limits.Hello, limits.Login, limits.Export = sash.AtOnce(3, time.Minute), sash.AtOnce(2, time.Minute), sash.PerMinute(2).Log()
+	v := newVisitUnder(t, limits)
+	if v == nil {
+		return
+	}
+	for route, quota := range map[string]string{"hello": "3", "login": "2"} {
+		v.send(route, 1)
+		v.shows(route, "dd.admitted", "1")
+		v.shows(route, ".quota", quota)
+		v.shows(route, ".remaining b", quota)
+		v.shows(route, ".more", "0 held now")
+		v.await(fmt.Sprintf("document.querySelector('[data-route=%s] canvas').ariaLabel.startsWith('The last 10 seconds')", route))
+	}
+	v.send("export", 3)
+	v.shows("export", "dd.admitted", "2")
+	v.shows("export", "dd.denied", "1")
+	v.click("[data-hang-up]")
+	close(v.finish)
+	v.shows("export", ".remaining b", "0")
+	v.clock.Advance(time.Minute)
+	v.shows("export", ".remaining b", "2")
+	v.shows("export", ".more", "the full quota")
+}
+
 // An answer is marked as past once its time is over, until the next answer.
 func TestPage_MarksAnAnswerAsPast(t *testing.T) {
 	v := newVisit(t)
@@ -249,13 +363,12 @@ func TestPage_MarksAnAnswerAsPast(t *testing.T) {
 		const mark = answer.querySelector("i")?.textContent + " " + answer.classList.contains("past");
 		if (answer.querySelector("b").textContent && marks.at(-1) !== mark) marks.push(mark);
 	}).observe(document.querySelector("[data-route=hello] .answer"), {attributes: true, childList: true, subtree: true})`, nil)
-	v.eval("window.ahead = 0; window.read = performance.now.bind(performance); performance.now = () => read() + ahead", nil)
 	for range 2 {
 		v.eval("marks = []", nil)
 		v.send("hello", 1)
 		v.shows("hello", ".answer i", "now")
 		v.await("marks.at(-1) === 'now false'")
-		v.eval("ahead += 60_000", nil)
+		v.skip(time.Minute)
 		v.await("marks.at(-1) === 'past true'")
 	}
 	v.shows("hello", ".answer b", "200 OK")
@@ -285,7 +398,7 @@ func TestPage_CardsDoNotJump(t *testing.T) {
 		return all
 	}
 	v.shows("hello", ".quota", "20")
-	sizes := [][2]int{{1280, 800}, {1000, 900}, {800, 1000}, {600, 900}, {390, 844}, {320, 640}}
+	sizes := [][2]int{{1280, 800}, {1265, 800}, {1000, 900}, {681, 1000}, {680, 900}, {390, 844}, {320, 640}}
 	var first [][]string
 	for _, size := range sizes {
 		v.resize(size[0], size[1], size[0] < 400)
@@ -302,10 +415,12 @@ func TestPage_CardsDoNotJump(t *testing.T) {
 		},
 		func() {
 			v.click("[name=key][value=demo-alice] + span")
-			v.send("quote", 10)
-			v.send("quote", 10)
+			v.send("quote", 20)
 			v.shows("quote", "dd.denied", "8")
 		},
+		func() { v.send("export", 10); v.shows("export", "dd.denied", "7") },
+		func() { v.click("[data-hang-up]"); v.shows("export", ".more", "2 held now") },
+		func() { close(v.finish); v.shows("export", ".more", "0 held now") },
 		func() { v.send("login", 10); v.shows("login", "dd.denied", "5") },
 		func() {
 			v.click("[name=password][value=sash] + span")
@@ -313,9 +428,7 @@ func TestPage_CardsDoNotJump(t *testing.T) {
 			v.shows("login", "dd.denied", "6")
 		},
 		func() {
-			v.send("hello", 10)
-			v.send("hello", 10)
-			v.send("hello", 10)
+			v.send("hello", 30)
 			v.shows("hello", "dd.denied", "10")
 		},
 	} {
@@ -418,7 +531,7 @@ func TestPicture(t *testing.T) {
 	if b == nil {
 		return
 	}
-	server := httptest.NewServer(newTestService(t, defaultLimits()))
+	server := httptest.NewServer(newTestServiceOf(t, config{limits: defaultLimits(), report: cleanPanes(t.Context())}))
 	defer server.Close()
 	b.resize(1280, 800, false)
 	b.open(server.URL + "/")
@@ -433,16 +546,22 @@ func TestPicture(t *testing.T) {
 		};
 		rate("hello", 3); rate("quote", 2); send("login", 1);
 		await pause(5);
-		send("login", 1); send("login", 1); rate("hello", 0); send("hello", 10);
+		send("login", 1); send("login", 1); rate("hello", 0); send("hello", 10); send("export", 1);
 		await pause(1.5);
-		rate("quote", 3); document.querySelector("[value=sash]").click(); send("login", 1);
+		rate("quote", 3); document.querySelector("[value=sash]").click(); send("login", 1); send("export", 1);
 		await pause(1.5);
-		send("login", 1); document.querySelector("[name=password][value=wrong]").click();
-		await pause(3);
-		send("login", 1); send("login", 1); rate("quote", 0);
+		send("login", 1); document.querySelector("[name=password][value=wrong]").click(); send("export", 1);
 		await pause(1);
-		send("login", 1); send("login", 1); rate("hello", 1);
-		await pause(2.2);
+		send("export", 1);
+		await pause(1);
+		send("export", 1); send("export", 1);
+		await pause(1);
+		send("login", 1); send("login", 1); rate("quote", 0); row("export").querySelector("[data-hang-up]").click();
+		await pause(1);
+		send("login", 1); send("login", 1); rate("hello", 1); send("export", 1);
+		await pause(1.2);
+		send("export", 1); send("export", 1);
+		await pause(1);
 	})()`, nil)
 	for _, p := range []struct {
 		name, scheme  string

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,8 +24,13 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/offenders"
 )
 
+// newTestService returns a service that has nothing to export.
 func newTestService(t *testing.T, l limits, options ...httplimit.Option) *service {
-	s, err := newService(l, options...)
+	return newTestServiceOf(t, config{limits: l}, options...)
+}
+
+func newTestServiceOf(t *testing.T, c config, options ...httplimit.Option) *service {
+	s, err := newService(c, options...)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -81,10 +87,15 @@ func ask(s http.Handler, method, target, apiKey, form string) (status int, left 
 	r.Header.Set("X-API-Key", apiKey)
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
-	if found := regexp.MustCompile(`;r=(\d+)`).FindStringSubmatch(w.Header().Get("RateLimit")); found != nil {
-		left = found[1]
+	return w.Code, leftOf(w.Result())
+}
+
+// leftOf returns how much a response reports to be left.
+func leftOf(response *http.Response) string {
+	if found := regexp.MustCompile(`;r=(\d+)`).FindStringSubmatch(response.Header.Get("RateLimit")); found != nil {
+		return found[1]
 	}
-	return w.Code, left
+	return ""
 }
 
 // A step is a request and its expected answer.
@@ -233,6 +244,89 @@ func TestLogin_LimitsAnAddressOverAllAccounts(t *testing.T) {
 	require.Equal(t, 200, from(service, "198.51.100.1", "alice", "sash").Code)
 }
 
+// Exports hold their units until they have ended: by themselves, by their clients, or by the server.
+func TestExport_HoldsUntilItHasEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   func(hangUp, stop func())
+		whole bool
+	}{
+		"by itself":             {func(_, _ func()) { time.Sleep(time.Second) }, true},
+		"its client hangs up":   {func(hangUp, _ func()) { hangUp() }, false},
+		"the server shuts down": {func(_, stop func()) { stop() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clients, hangUp := context.WithCancel(t.Context())
+				server, stop := context.WithCancel(t.Context())
+				service := newTestServiceOf(t, config{limits: defaultLimits(), report: cleanPanes(server)})
+				do := func(ctx context.Context, method string, w *httptest.ResponseRecorder) (fault any) {
+					defer func() { fault = recover() }()
+					service.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "/export", nil))
+					return nil
+				}
+				left := func() string {
+					begun, w := time.Now(), httptest.NewRecorder()
+					require.Nil(t, do(t.Context(), "HEAD", w))
+					require.Equal(t, 200, w.Code)
+					require.Empty(t, w.Body)
+					require.Equal(t, begun, time.Now(), "no work")
+					return w.Header().Get("RateLimit")
+				}
+				require.Equal(t, `"export";r=3`, left())
+
+				var exports [3]*httptest.ResponseRecorder
+				var faults [3]any
+				for i := range exports {
+					exports[i] = httptest.NewRecorder()
+					go func() { faults[i] = do(clients, "GET", exports[i]) }()
+				}
+				for range 2 {
+					synctest.Wait()
+					denied := httptest.NewRecorder()
+					require.Nil(t, do(t.Context(), "GET", denied))
+					require.Equal(t, 429, denied.Code)
+					require.Equal(t, "1", denied.Header().Get("Retry-After"))
+					require.Equal(t, `"export";q=3;qu="concurrent-requests"`, denied.Header().Get("RateLimit-Policy"))
+					require.Equal(t, `"export";r=0;t=1`, left())
+					time.Sleep(time.Second)
+				}
+				synctest.Wait()
+				require.Equal(t, `"export";r=0;t=1`, left())
+				c.end(hangUp, stop)
+				synctest.Wait()
+				require.Equal(t, `"export";r=3`, left())
+				for i, w := range exports {
+					require.True(t, w.Flushed)
+					require.Contains(t, w.Body.String(), "pane 4 of 6 is clean")
+					require.Equal(t, c.whole, strings.HasSuffix(w.Body.String(), "pane 6 of 6 is clean\n"))
+					if c.whole {
+						require.Nil(t, faults[i])
+					} else {
+						require.Equal(t, http.ErrAbortHandler, faults[i], "no part is taken for the whole")
+					}
+				}
+			})
+		})
+	}
+}
+
+// An export may have a rate as its limit, or next to what is under way.
+func TestExport_UnderARate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := defaultLimits()
+		limits.Export = sash.PerMinute(2).Log()
+		service := newTestServiceOf(t, config{limits: limits, report: cleanPanes(t.Context())})
+		for _, s := range []step{
+			{"GET", "/export", "", "", 200, "1"},
+			{"HEAD", "/export", "", "", 200, "1"},
+			{"GET", "/export", "", "", 200, "0"},
+			{"GET", "/export", "", "", 429, "0"},
+		} {
+			s.check(t, service)
+		}
+	})
+}
+
 // The log names a client once a window, and not all clients, so that denied clients cannot
 // fill it.
 func TestLog_IsNoLineForEachDenial(t *testing.T) {
@@ -349,31 +443,20 @@ func TestLogin_LimitsAnAddressByATokenBucket(t *testing.T) {
 	require.Equal(t, 401, status)
 }
 
-// What the server prints to try asks for two requests more than are admitted at once.
-func TestAtOnce_IsWhatALimitAdmits(t *testing.T) {
+// What the server prints to try asks for more requests than are admitted at one instant.
+func TestAdmits_IsWhatALimitAdmits(t *testing.T) {
 	for limit, want := range map[sash.Limit]int64{
 		sash.PerSecond(3): 3, sash.PerMinute(90).Buckets(time.Second): 90, sash.PerSecond(2).TokenBucket(20): 20,
+		sash.AtOnce(3, time.Minute): 3, sash.Unlimited(): mostTried, sash.PerSecond(2).TokenBucket(1e9): mostTried,
 	} {
-		require.Equal(t, want, atOnce(limit))
+		require.Equal(t, want, admits(limit))
 	}
 }
 
 // The server runs on a free port until it is interrupted.
 func TestRun(t *testing.T) {
-	ctx, interrupt := context.WithCancel(context.Background())
-	printed, stdout := io.Pipe()
-	done := make(chan error)
-	go func() {
-		done <- run(ctx, []string{"-addr", "127.0.0.1:0", "-hello", "3/h log"}, stdout, io.Discard)
-		stdout.Close()
-	}()
-
-	var address string
-	for lines := bufio.NewScanner(printed); address == "" && lines.Scan(); {
-		address = regexp.MustCompile(`http://\S+/`).FindString(lines.Text())
-	}
-	go io.Copy(io.Discard, printed)
-	require.NotEmpty(t, address)
+	ctx, interrupt := context.WithCancel(t.Context())
+	address, ended := startRun(ctx, t, "-hello", "3/h log")
 	for i := range 5 {
 		response, err := http.Get(address + "hello")
 		require.NoError(t, err)
@@ -390,7 +473,40 @@ func TestRun(t *testing.T) {
 	response.Body.Close()
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	interrupt()
-	require.NoError(t, <-done)
+	require.NoError(t, <-ended)
+}
+
+// startRun runs the server on a free port until ctx is done, and returns its URL.
+func startRun(ctx context.Context, t *testing.T, args ...string) (address string, ended <-chan error) {
+	printed, stdout := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, append([]string{"-addr", "127.0.0.1:0"}, args...), stdout, io.Discard)
+		stdout.Close()
+	}()
+	for lines := bufio.NewScanner(printed); address == "" && lines.Scan(); {
+		address = regexp.MustCompile(`http://\S+/`).FindString(lines.Text())
+	}
+	go io.Copy(io.Discard, printed)
+	require.NotEmpty(t, address)
+	return address, done
+}
+
+// A server that shuts down does not wait for exports, and their clients learn that a part is missing.
+func TestRun_BreaksExportsOff(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	address, ended := startRun(ctx, t)
+	response, err := http.Get(address + "export")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body := bufio.NewReader(response.Body)
+	line, err := body.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "pane 1 of 6 is clean\n", line)
+	interrupt()
+	_, err = io.Copy(io.Discard, body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.NoError(t, <-ended)
 }
 
 func TestRun_NamesWrongInput(t *testing.T) {
@@ -400,6 +516,7 @@ func TestRun_NamesWrongInput(t *testing.T) {
 		{"-login", "5/h buckets 2h", "Precision must be"},
 		{"-login", "5/h burst 0", "Burst must be >= 1, got 0"},
 		{"-login-address", "5", "no slash"},
+		{"-export", "3 at once for 0s", "Window must be"},
 		{"-addr", "127.0.0.1:99999", "invalid port"},
 	} {
 		err := run(t.Context(), []string{c.flag, c.value}, io.Discard, io.Discard)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"embed"
@@ -32,10 +33,13 @@ type limits struct {
 	Quote        sash.Limit `json:"quote"`
 	Login        sash.Limit `json:"login"`        // of failures for one account from one address
 	LoginAddress sash.Limit `json:"loginAddress"` // of failures from one address for all accounts
+
+	Export sash.Limit `json:"export"`
 }
 
 // defaultLimits returns limits with short windows, so that their effect is visible, one or
-// more of each algorithm.
+// more of each algorithm. The lease of exports is longer than the server's WriteTimeout, after
+// which each of them has ended.
 func defaultLimits() limits {
 	return limits{
 		Hello: sash.Per(20, 10*time.Second),
@@ -43,19 +47,22 @@ func defaultLimits() limits {
 		Login: sash.Per(5, 20*time.Second).Log(),
 
 		LoginAddress: sash.PerSecond(1).TokenBucket(20),
+
+		Export: sash.AtOnce(3, 30*time.Second),
 	}
 }
 
-// newService returns a service that is the only instance.
-func newService(l limits, options ...httplimit.Option) (*service, error) {
-	return newServiceAmong(nil, l, options...)
+// A config is what an instance of the service needs.
+type config struct {
+	limits  limits
+	report  report   // what it exports
+	origins []string // the URLs of all instances, which are told to the page, if there are several
 }
 
-// newServiceAmong puts one limiter around a whole mux. The patterns of its policies have the
-// same syntax as the patterns of the mux. The page has no policy. The origins are the URLs of all
-// instances, which are told to the page.
-func newServiceAmong(origins []string, l limits, options ...httplimit.Option) (*service, error) {
-	denied := new(offenders.Page)
+// newService puts one limiter around a whole mux. The patterns of its policies have the
+// same syntax as the patterns of the mux. The page has no policy.
+func newService(c config, options ...httplimit.Option) (*service, error) {
+	l, denied := c.limits, new(offenders.Page)
 	options = append(options,
 		httplimit.WithObserver(denied.Observe),
 		httplimit.WithEventFingerprints(httplimit.Denied),
@@ -90,6 +97,14 @@ func newServiceAmong(origins []string, l limits, options ...httplimit.Option) (*
 			Key:    httplimit.ByAddress(),
 			Charge: failedLogin,
 		},
+		// What is slow is limited by how much of it is under way. An export holds a unit from its
+		// admission until its response has ended, also if its client hangs up. A rate may stand
+		// next to the limit: then an export needs both, or is charged neither.
+		httplimit.Policy{
+			Name: "export", Pattern: "GET /export", Limits: []sash.Limit{l.Export},
+			Key:  httplimit.ByAddress(),
+			Cost: oneUnlessAsked,
+		},
 	)
 	limiter, err := httplimit.New(options...)
 	if err != nil {
@@ -99,20 +114,20 @@ func newServiceAmong(origins []string, l limits, options ...httplimit.Option) (*
 	mux.HandleFunc("GET /hello", hello)
 	mux.HandleFunc("GET /quote", quote)
 	mux.HandleFunc("POST /login", login)
+	mux.HandleFunc("GET /export", export(c.report))
 	mux.HandleFunc("GET /limits", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, l) })
-	mux.HandleFunc("GET /instances", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, origins) })
+	mux.HandleFunc("GET /instances", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, c.origins) })
 	// Here anyone may see it, by fingerprints. A real service keeps it to its operators, for
 	// instance on a port of its own.
 	mux.Handle("GET /debug/offenders", denied)
-	mux.Handle("GET /", page(origins))
+	mux.Handle("GET /", page(c.origins))
 	const largestForm = 4 << 10 // bytes
 	limited := http.MaxBytesHandler(limiter.Middleware(mux), largestForm)
-	return &service{fromPagesOf(origins, limited), limiter}, nil
+	return &service{fromPagesOf(c.origins, limited), limiter}, nil
 }
 
 // oneUnlessAsked returns the cost of a request: 0 for HEAD, else 1. By HEAD, the page reads
-// how much is left without being charged. Since HEAD is free, this is not for handlers that
-// are expensive.
+// how much is left without being charged. Since HEAD is free, its handler must do no work.
 func oneUnlessAsked(r *http.Request) int64 {
 	if r.Method == http.MethodHead {
 		return 0
@@ -161,6 +176,56 @@ func login(w http.ResponseWriter, r *http.Request) {
 func same(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])
+}
+
+// A report is slow work: it writes lines to w until it has ended, or ctx is done.
+type report func(ctx context.Context, w io.Writer) error
+
+// cleanPanes returns a report that takes three seconds. It also ends once stopped is done.
+func cleanPanes(stopped context.Context) report {
+	const panes, each = 6, 500 * time.Millisecond
+	return func(ctx context.Context, w io.Writer) error {
+		for i := range panes {
+			if _, err := fmt.Fprintf(w, "pane %d of %d is clean\n", i+1, panes); err != nil {
+				return err
+			}
+			select {
+			case <-time.After(each):
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-stopped.Done():
+				return stopped.Err()
+			}
+		}
+		return nil
+	}
+}
+
+// export returns a handler that sends each line of a report when it is written. It breaks off the
+// response of a report that fails, so that no client takes a part for the whole.
+func export(report report) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if r.Method == http.MethodHead {
+			return
+		}
+		if err := report(r.Context(), flushed{w, http.NewResponseController(w)}); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// A flushed writer sends at once what is written.
+type flushed struct {
+	io.Writer
+	*http.ResponseController
+}
+
+func (f flushed) Write(p []byte) (n int, err error) {
+	if n, err = f.Writer.Write(p); err != nil {
+		return n, err
+	}
+	return n, f.Flush()
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

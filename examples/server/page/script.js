@@ -4,8 +4,7 @@
 const hue = matchMedia("(prefers-color-scheme: dark)");
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const pollEvery = 250; // ms; asking by HEAD is charged nothing
-const maxUnderWay = 20; // requests; a browser queues more than it can send
-const shown = 1.3; // in windows: the chart also shows some time before the window
+const maxUnderWay = 20; // requests; a browser queues more than its connections, often six to an instance
 
 // The requests of each route. who is the client whose quota they use: each client has a
 // history. If free is true, a HEAD reports the quota without a charge, and the page polls
@@ -27,6 +26,7 @@ const asks = {
       curl: `-d '${form}' `,
     };
   },
+  export: () => ({ path: "/export", who: "you", free: true, curl: "-N " }),
 };
 
 // The instances of the service share their counts. The page sends its requests to all of them in
@@ -74,11 +74,16 @@ function parameters(header) {
 }
 
 // A History is the past of one quota as one client has seen it. Times are in ms.
+//
+// The units of a limit on what is under way have no window: a request holds its unit until its response
+// has ended. Until then, it has a lane of the chart to itself. Such responses occupy connections of the
+// browser. If they occupy all of them, the page's other requests wait, and it shows what it knew before.
 class History {
-  events = []; // {at, kind, height}: requests
+  events = []; // {at, until, kind, height, lane}: requests, by the times of their answers
   levels = []; // {at, left}: units left, by the answer at that time
   quota = NaN;
   window = 10_000;
+  holds = false; // whether the limit is on what is under way; then window is only what the chart shows
   left = NaN;
   moreAt = 0; // time at which more is left
   retry = { at: 0, until: 0 };
@@ -97,11 +102,17 @@ class History {
     if (state.r === undefined || number < this.newest) return state;
     this.newest = number;
     this.quota = policy.q;
-    this.window = (policy.w ?? 1) * 1000;
+    this.holds = policy.w === undefined;
+    this.window = (policy.w ?? 10) * 1000;
     if (free) this.level(state.r, now);
     if (state.r > 0) this.retry = { at: 0, until: 0 }; // Retry-After is rounded up, so it may end later
     this.moreAt = state.t === undefined ? 0 : now + state.t * 1000;
     return state;
+  }
+
+  // held returns the requests of this page that hold units.
+  get held() {
+    return this.events.filter(({ until }) => until === Infinity);
   }
 
   level(left, now) {
@@ -111,8 +122,9 @@ class History {
 
   // estimateLeft computes how much is left of a quota that cannot be polled: the quota less
   // the failures in the window and the charges of others; or, if flows is true, less what has
-  // not flowed back into the token bucket.
+  // not flowed back into the token bucket; or less what is held.
   estimateLeft(now, flows) {
+    if (this.holds) return this.level(Math.max(0, this.quota - this.held.length), now);
     if (flows) return this.estimateFlow(now);
     while (this.failures[0] + this.window <= now) this.failures.shift();
     if (now >= this.others.until) this.others = { units: 0, until: Infinity };
@@ -138,7 +150,7 @@ class History {
       this.failures.push(now);
       this.full = Math.max(this.full, now) + unit;
     }
-    if (!alone) return;
+    if (!alone || this.holds) return;
     const returned = kind === "returned" ? 1 : 0; // given back after the headers were written
     const charged = this.quota - left - returned;
     // Of the last unit charged, a part may have flowed back: as this page knows, else none.
@@ -149,8 +161,15 @@ class History {
     this.others = { units, until: units > 0 ? now + this.window : Infinity };
   }
 
+  // record adds a request, and returns it. If it holds units, end must follow.
   record(kind, state, response, now) {
-    this.events.push({ at: now, kind, height: state.r ?? 0 });
+    const event = { at: now, until: now, kind, height: state.r ?? 0 };
+    if (this.holds && (kind === "admitted" || kind === "returned")) {
+      const taken = this.held.map(({ lane }) => lane);
+      event.lane = [...taken.keys(), taken.length].find((lane) => !taken.includes(lane));
+      event.until = Infinity;
+    }
+    this.events.push(event);
     if (kind === "denied") {
       this.denied++;
       this.retry = { at: now, until: now + Number(response.headers.get("Retry-After")) * 1000 };
@@ -158,11 +177,22 @@ class History {
       this.admitted++;
       this.retry = { at: 0, until: 0 };
     }
+    return event;
+  }
+
+  // end records that the response to a request has ended, or that its client has hung up.
+  end(event, hungUp, now) {
+    if (event.until === Infinity) Object.assign(event, { until: now, hungUp });
+  }
+
+  // shown returns the time that the chart shows: also some before the window, if there is one.
+  get shown() {
+    return this.holds ? this.window : 1.3 * this.window;
   }
 
   forget(now) {
-    const from = now - shown * this.window;
-    while (this.events.length && this.events[0].at < from) this.events.shift();
+    const from = now - this.shown;
+    while (this.events.length && this.events[0].until < from) this.events.shift();
     while (this.levels.length > 1 && this.levels[1].at < from) this.levels.shift();
   }
 
@@ -177,7 +207,8 @@ class History {
 class Route {
   histories = new Map();
   number = 0;
-  underWay = 0;
+  underWay = 0; // requests without an answer
+  responses = new Set(); // the AbortControllers of requests whose response has not ended, oldest first
   owed = 0; // requests to send by the rate, with a fraction
   asking = false;
   again = false;
@@ -195,7 +226,8 @@ class Route {
     this.find = (selector) => section.querySelector(selector);
     this.rate = this.find("input[type=range]");
     this.chart = new Chart(this.find("canvas"));
-    section.addEventListener("click", (e) => this.send(Number(e.target.dataset?.send ?? 0)));
+    section.addEventListener("click", ({ target }) => this.send(Number(target.dataset.send ?? 0)));
+    this.find("[data-hang-up]")?.addEventListener("click", () => this.hangUp());
     section.addEventListener("input", () => this.changed());
     this.changed();
   }
@@ -222,18 +254,35 @@ class Route {
     const { history } = this;
     const number = ++this.number;
     const alone = ++this.underWay === 1;
+    const caller = new AbortController();
     try {
-      const response = await instances.fetch(path, { method, headers, body, cache: "no-store" });
+      const response = await instances.fetch(path, { method, headers, body, cache: "no-store", signal: caller.signal });
       const now = performance.now();
       const state = history.update(number, response, now, free);
       const kind = kindOf(this.name, response.status);
-      history.record(kind, state, response, now);
+      const event = history.record(kind, state, response, now);
       if (!free && state.r !== undefined) history.attempted(kind, state.r, alone && number === this.number, now);
       this.answered(response, kind, state, now);
+      this.follow(response, caller, history, event);
     } catch {
       this.unanswered();
     }
     this.underWay--;
+  }
+
+  // follow waits until a response has ended. The units that it held are free then.
+  async follow(response, caller, history, event) {
+    this.responses.add(caller);
+    await response.text().catch(() => {}); // it was broken off, which ends it, too
+    this.responses.delete(caller);
+    history.end(event, caller.signal.aborted, performance.now());
+    if (history.holds) setTimeout(() => this.poll(), caller.signal.aborted ? 50 : 0); // the server must notice a hang-up first
+  }
+
+  // hangUp ends the oldest response, as a client does that loses its patience.
+  hangUp() {
+    const [oldest] = this.responses;
+    oldest?.abort();
   }
 
   // poll requests the quota by HEAD, if that is free. If a poll is under way, it polls once
@@ -313,7 +362,9 @@ class Route {
   }
 
   more(known, free, wait) {
+    const { holds, quota, left } = this.history;
     if (!known) return free ? "\u00a0" : "told with an attempt";
+    if (holds) return `${quota - left} held now`;
     if (this.history.idle()) return "the full quota";
     return wait > 0 ? `more within ${Math.ceil(wait / 1000)} s` : "\u00a0";
   }
@@ -336,11 +387,11 @@ class Route {
 
   // speak writes a summary for screen readers, at most every four seconds.
   speak(history, wait, now) {
-    const heard = history.admitted + history.denied;
+    const heard = `${history.admitted} ${history.denied} ${history.holds ? history.left : ""}`;
     if (heard === this.heard || now - this.spokenAt < 4000) return;
     this.heard = heard;
+    if (!history.admitted && !history.denied) return;
     this.spokenAt = now;
-    if (!heard) return;
     const retry = wait > 0 ? `, retry in ${Math.ceil(wait / 1000)} seconds` : "";
     this.text(".spoken", `${this.name}: ${history.left} of ${history.quota} left, ` +
       `${history.admitted} admitted, ${history.denied} denied${retry}.`);
@@ -357,7 +408,7 @@ function kindOf(route, status) {
 
 // A Chart is a timeline that ends now. It draws the window as a pane over a wall, the units
 // left as a level in it, and requests as marks. Admitted requests lie on the level that
-// they left, the others on the sill.
+// they left, the others on the sill. A request that holds units is a bar, as long as it holds them.
 class Chart {
   constructor(canvas) {
     this.canvas = canvas;
@@ -388,7 +439,7 @@ class Chart {
     this.right = this.width - 14;
     this.top = 26;
     this.bottom = this.height - 42; // the level at which no unit is left
-    this.perMs = (this.right - 4) / (shown * history.window);
+    this.perMs = (this.right - 4) / history.shown;
     this.x = (at) => this.right - (now - at) * this.perMs;
     this.y = (left) => this.bottom - (left / history.quota) * (this.bottom - this.top);
     this.edge = this.x(now - history.window);
@@ -396,7 +447,7 @@ class Chart {
     this.wall(history, now);
     this.level(history, now);
     this.frame(history);
-    for (let i = 0; i < history.events.length; i++) this.mark(history.events[i], i);
+    history.events.forEach((event, i) => (event.lane === undefined ? this.mark(event, i) : this.bar(event, history, now)));
   }
 
   // wall draws the background: the past, the pane, and the marks of seconds.
@@ -475,10 +526,28 @@ class Chart {
     c.textBaseline = "bottom";
     c.fillText("0", this.edge + 7, this.bottom - 1);
     c.textBaseline = "alphabetic";
-    c.textAlign = "center";
+    c.textAlign = history.holds ? "left" : "center";
     c.fillText(`${history.window / 1000} s ago`, this.edge, this.height - 3);
     c.textAlign = "right";
     c.fillText("now", this.width - 2, this.height - 3);
+  }
+
+  // bar draws a request that holds units, in its lane. It ends in a stroke if its client has hung up.
+  bar({ at, until, lane, hungUp }, { quota }, now) {
+    const c = this.context;
+    const lanes = (this.bottom - this.top) / quota;
+    const y = this.top + lanes * ((lane % quota) + 0.5);
+    const [from, to] = [Math.max(this.edge, this.x(at)), this.x(Math.min(until, now))];
+    if (to < this.edge) return;
+    const thick = Math.min(8, 0.7 * lanes);
+    c.globalAlpha = 1;
+    c.fillStyle = this.color.admitted;
+    c.beginPath();
+    c.roundRect(from, y - thick / 2, Math.max(to - from, thick), thick, thick / 2);
+    c.fill();
+    if (!hungUp) return;
+    c.fillStyle = this.color.refused;
+    c.fillRect(to, y - thick, 3, 2 * thick);
   }
 
   mark({ at, kind, height }, index) {
@@ -511,6 +580,7 @@ class Chart {
 }
 
 const how = [
+  [/at once/, "Held until the response has ended."],
   [/burst/, "Units flow back one by one."],
   [/buckets/, "A whole bucket is back at once."],
   [/parts/, "A whole sixteenth of a window is back at once."],
