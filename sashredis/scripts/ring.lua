@@ -151,6 +151,9 @@ local function raw(s, m, tick)
   return between(total, earlier)
 end
 
+-- forget forgets all units, and the time of the newest charge. It writes at once.
+function ring.forget(s) redis.call('ZREMRANGEBYLEX', s.key.name, '[' .. s.letter, '(' .. s.letter .. '~~') end
+
 -- giveBack writes at once.
 function ring.giveBack(s, units, tick)
   if not s.newest or tick <= s.tick - s.b then
@@ -166,7 +169,7 @@ function ring.giveBack(s, units, tick)
   -- If no unit is left at the time of the newest charge, the key forgets that time. A unit that does not
   -- count any more may have counted then.
   if units == s.used and not (s.before and parse(s.before) > s.newest - s.b) then
-    redis.call('ZREMRANGEBYLEX', key, '[' .. s.letter, '(' .. s.letter .. '~~')
+    ring.forget(s)
   elseif members[2] and units == between(charged, before) then -- the member goes, and the next has its units
     local following = parse(members[2])
     local earlier = givenBack(s, following, following)

@@ -33,6 +33,8 @@ for origin in gmatch(ARGV[4], '%S+') do
     s.kind.charge(s, -units)
   elseif units > 0 and known then
     s.kind.giveBack(s, units, tonumber(origin))
+  elseif key.anew then -- what was held before must not let the key begin anew again, without the charge
+    s.kind.forget(s)
   end
 end
 if key.settledEnd == key.leaseEnd then

@@ -68,6 +68,27 @@ func TestMaxAhead_AKeyBeginsAnew(t *testing.T) {
 	}
 }
 
+// What is spent past a reservation counts, although nothing else counts any more of a key that begins anew then.
+func TestMaxAhead_WhatIsSpentWhenAKeyBeginsAnewCounts(t *testing.T) {
+	ctx := context.Background()
+	for _, rate := range []sash.Limit{
+		sash.PerMinute(10).Counter(), sash.PerMinute(10).Log(), sash.PerMinute(10).TokenBucket(10), sash.PerMinute(10).Parts(),
+	} {
+		s := newStore(t)
+		l, _ := s.limiter([]sash.Limit{rate, sash.AtOnce(10, time.Minute)}, sashredis.WithMirror(0), sashredis.WithMaxAhead(2))
+		s.advance(time.Hour)
+		r, d := l.Reserve(ctx, "k", 1)
+		require.True(t, d.Allowed)
+		s.advance(-time.Hour)
+		require.NoError(t, r.Commit(ctx, 5))
+		assert.Equal(t, int64(6), l.Peek(ctx, "k", 0).Remaining, "%v", rate)
+		r, d = l.Reserve(ctx, "k", 6)
+		require.True(t, d.Allowed, "nothing is held")
+		assert.Zero(t, d.Remaining, "%v", rate)
+		require.NoError(t, r.Release(ctx))
+	}
+}
+
 // A key that is ahead by no more than the bound goes on.
 func TestMaxAhead_AKeyThatIsNotFurtherGoesOn(t *testing.T) {
 	for _, limits := range limitsAhead {
