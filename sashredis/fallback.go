@@ -52,7 +52,8 @@ var (
 // the shares.
 //
 // Under [sash.AtOnce], the share of what was held in the store when it was heard of last is held here until
-// its leases have ended. What this process holds here is given back here, by its reservation.
+// its leases have ended, but for what this process has given back since. What this process holds here is given
+// back here, by its reservation.
 //
 // If [WithLimitsFor] gives a key other limits, it has its share of the earlier ones until nothing
 // that was admitted here counts.

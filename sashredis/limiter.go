@@ -238,29 +238,26 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if l.shares != nil {
 		l.shares.Reset(key)
 	}
-	if err = l.change(ctx, resetScript, t); err != nil {
-		err = fmt.Errorf("sashredis: Reset: %w", err)
+	at, err := l.change(ctx, resetScript, t)
+	if err != nil {
+		return fmt.Errorf("sashredis: Reset: %w", err)
 	}
-	return err
+	l.mirror.forget(t, at, l.local.Now())
+	return nil
 }
 
-// change runs a script that changes t, though not as a Take does. The mirror forgets what it has of t
-// from before: also after a charge, as it would tell too short a wait.
-func (l *Limiter) change(ctx context.Context, s *Script, t target, args ...string) error {
+// change runs a script that changes t, though not as a Take does. It returns the instant of the change, by the
+// clock of the store.
+func (l *Limiter) change(ctx context.Context, s *Script, t target, args ...string) (at int64, err error) {
 	if err := l.breaker.allow(l.local.Now()); err != nil {
-		return err
+		return 0, err
 	}
 	reply, err := l.run(ctx, s, []string{l.storeKey(t)}, append([]string{l.reading()}, args...))
 	if err != nil {
-		return err
+		return 0, err
 	}
-	micros, err := number(reply) // the time of the change
-	if err == nil {
-		// A state from before is not kept later either, if an answer with it is on its way.
-		now := l.local.Now()
-		l.mirror.store(t, &mirrored{view: view{at: micros * microsecond, sent: now, received: now}})
-	}
-	return err
+	micros, err := number(reply)
+	return micros * microsecond, err
 }
 
 // reading returns the time of a caller's clock in microseconds, as a script reads it; "" for the

@@ -33,8 +33,8 @@ type mirrorSet struct {
 type mirrored struct {
 	name, suffix string
 	hash         uint64
-	// Without states: at that instant units were given back, or the key was reset. Then earlier
-	// states are no lower bound any more.
+	// Without states: at that instant units were given back, other than held ones, or the key was reset.
+	// Then earlier states are no lower bound any more.
 	view
 	charged int64 // units that the same answer has charged to it since
 	bytes   int   // that it takes
@@ -102,6 +102,31 @@ func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 		}
 	}
 	m.store(t, &mirrored{view: v, charged: charged})
+}
+
+// forget makes m forget what it has of t from before an instant of the store's clock, at which t was changed,
+// as an answer that comes at a local instant tells: also after a charge past a reservation, as m would tell too
+// short a wait. A state from before is not kept later either, if an answer with it is on its way.
+func (m *mirror) forget(t target, at, now int64) {
+	m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})
+}
+
+// release tells m that this process has given back units of t where they are held, and no others, at an
+// instant of the store's clock. What m has of t from before is still a lower bound of what other limits count,
+// and the fallback goes on from that.
+func (m *mirror) release(t target, units, at int64) {
+	e := m.load(&t)
+	if e == nil || e.at >= at {
+		return
+	}
+	v := e.view.with(t.ruleset, e.charged)
+	for i := range v.states {
+		if s := &v.states[i]; t.rules[i].held {
+			// Which of the units have gone is not known. So these count until the newest would have gone.
+			s.used, s.added, s.freed = max(s.used+s.added-units, 0), 0, nil
+		}
+	}
+	m.store(t, &mirrored{view: v}) // unless something newer has come
 }
 
 // mirrorSetBytes is what the keys of one set take at most: 512 bytes each, on the average.

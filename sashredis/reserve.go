@@ -129,6 +129,14 @@ func (r Reservation) Cancel(ctx context.Context) error { return r.Commit(ctx, 0)
 // is below 0. Where they are held, it gives back all of them.
 func (l *Limiter) settle(ctx context.Context, c charge, units, left int64) error {
 	left = max(left, -maxExact)
-	return l.change(ctx, c.scripts.settle, c.target, c.scriptLimits(), strconv.FormatInt(left, 10), c.origins, c.token, c.end,
+	at, err := l.change(ctx, c.scripts.settle, c.target, c.scriptLimits(), strconv.FormatInt(left, 10), c.origins, c.token, c.end,
 		strconv.FormatInt(units, 10))
+	switch {
+	case err != nil:
+	case left == 0 || !c.spends: // only what was held has changed
+		l.mirror.release(c.target, units, at)
+	default:
+		l.mirror.forget(c.target, at, l.local.Now())
+	}
+	return err
 }

@@ -114,7 +114,23 @@ var ofRedisHolds = []mutant{
 		tests: "TestModel$",
 	},
 
+	{
+		name: "redis-anew-again", fault: "a key that begins anew does so again, and forgets what was spent past a reservation",
+		file: "sashredis/scripts/settle.lua", old: "    s.kind.forget(s)\n", new: "",
+		tests: "TestMaxAhead_WhatIsSpent",
+	},
+
 	// While the store is away.
+	{
+		name: "fallback-release-is-a-fresh-window", fault: "after a Release, the fallback does not know what other limits have used",
+		file: "sashredis/reserve.go", old: "l.mirror.release(c.target, units, at)", new: "l.mirror.forget(c.target, at, l.local.Now())",
+		tests: "TestAtOnce",
+	},
+	{
+		name: "fallback-holds-what-was-released", fault: "while the store is away, a process holds what it has given back before",
+		file: "sashredis/mirror.go", old: "max(s.used+s.added-units, 0), 0, nil", new: "s.used+s.added, 0, nil",
+		tests: "TestAtOnce",
+	},
 	{
 		name: "fallback-holds-when-it-has-ended", fault: "a WaitReserve whose context has ended holds a share",
 		file: "sashredis/wait.go", old: "\t\t\tl.giveBack(ctx, t, &a) // what the fallback has reserved here\n", new: "",

@@ -35,7 +35,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-does-not-know-what-was-overspent", fault: "the mirror tells the wait from before a Commit of more than was reserved",
-		file: "sashredis/limiter.go", old: "\tif err == nil {\n\t\t// A state", new: "\tif err == nil && (s == resetScript || args[1][0] != '-') {\n\t\t// A state",
+		file: "sashredis/reserve.go", old: "\tdefault:\n\t\tl.mirror.forget(", new: "\tcase left > 0:\n\t\tl.mirror.forget(",
 		tests: "TestMirror_WaitsForWhatACommit",
 	},
 	{
@@ -60,7 +60,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-does-not-forget", fault: "the mirror keeps what it had when units are given back",
-		file: "sashredis/limiter.go", old: "l.mirror.store(t, &mirrored{view: view{at: micros * microsecond, sent: now, received: now}})", new: "_, _ = now, micros",
+		file: "sashredis/mirror.go", old: "m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})", new: "_, _ = at, now",
 		tests: "TestMirror|TestReserve",
 	},
 	{
@@ -408,7 +408,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "reset-leaves-the-mirror", fault: "a key that was reset is denied by what the mirror had of it",
-		file: "sashredis/limiter.go", old: "\tif err == nil {\n\t\t// A state", new: "\tif err == nil && s != resetScript {\n\t\t// A state",
+		file: "sashredis/limiter.go", old: "l.mirror.forget(t, at, l.local.Now())", new: "_ = at",
 		tests: "TestModel$",
 	},
 	{

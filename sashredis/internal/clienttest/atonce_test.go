@@ -297,14 +297,63 @@ func TestAtOnce_WhatARateHasUsedHoldsNothing(t *testing.T) {
 	away(true)
 	require.True(t, releases(10).Allowed)
 	away(false)
-	require.True(t, releases(60).Allowed)
-	s.advance(time.Microsecond)                  // at the same one, it would not be known which came first
-	require.True(t, l.Peek(ctx, "k", 1).Allowed) // as a Release makes the mirror forget
+	r, d := l.Reserve(ctx, "k", 60)
+	require.True(t, d.Allowed)
+	s.advance(time.Microsecond) // at the same one, it would not be known which came first
+	require.NoError(t, r.Release(ctx))
 	away(true)
 	assert.Equal(t, int64(20), l.Peek(ctx, "k", 0).Remaining, "a share of 30 is used")
 	local.Advance(time.Hour)
 	s.advance(time.Hour)
 	assert.Equal(t, int64(50), l.Peek(ctx, "k", 0).Remaining, "and nothing is held")
+}
+
+// A Release is no fresh window: what other limits have used still counts when the store is away, and what others
+// still hold is held. What this process has given back is not.
+func TestAtOnce_AfterAReleaseAShareGoesOn(t *testing.T) {
+	ctx := context.Background()
+	for _, rate := range []sash.Limit{sash.PerHour(100).Counter(), sash.PerHour(100).Log(), sash.PerHour(100).TokenBucket(100), sash.PerHour(100).Parts()} {
+		s := newStore(t)
+		l, _ := s.limiter([]sash.Limit{rate, sash.AtOnce(12, time.Minute)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+		for i := range int64(9) {
+			r, d := l.Reserve(ctx, "k", 10)
+			require.True(t, d.Allowed)
+			s.advance(time.Microsecond)
+			require.NoError(t, r.Release(ctx))
+			s.advance(time.Microsecond)
+			require.Equal(t, rate.Count-10*(i+1) < 12, !l.Peek(ctx, "k", 12).Allowed)
+		}
+		held, d := l.Reserve(ctx, "k", 1)
+		require.True(t, d.Allowed)
+		r, d := l.Reserve(ctx, "k", 1)
+		require.True(t, d.Allowed)
+		s.advance(time.Microsecond)
+		require.NoError(t, r.Release(ctx))
+		s.set(func() { s.err = errAway })
+		// Of 50, the share of 92 is 46. Of 6, the share of 1, rounded up, is 1.
+		_, d = l.Reserve(ctx, "k", 1)
+		require.True(t, d.Allowed)
+		assert.Equal(t, int64(3), d.Remaining, "%v", rate)
+		assert.Equal(t, int64(50), d.Limit.Count)
+		assert.Error(t, held.Release(ctx))
+
+		// Without a rate, what has been released is not held.
+		l, _ = s.limiter([]sash.Limit{sash.AtOnce(12, time.Minute)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+		s.set(func() { s.err = nil })
+		_, d = l.Reserve(ctx, "k", 1)
+		require.True(t, d.Allowed)
+		for _, settle := range []func(sashredis.Reservation) error{
+			func(r sashredis.Reservation) error { return r.Release(ctx) },
+			func(r sashredis.Reservation) error { return r.Cancel(ctx) },
+		} {
+			r, d = l.Reserve(ctx, "k", 11)
+			require.True(t, d.Allowed)
+			s.advance(time.Microsecond)
+			require.NoError(t, settle(r))
+		}
+		s.set(func() { s.err = errAway })
+		assert.Equal(t, int64(5), l.Peek(ctx, "k", 0).Remaining)
+	}
 }
 
 // A memoryStore is a store in this process, at the time of a bubble of testing/synctest. It notes when it
