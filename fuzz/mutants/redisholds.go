@@ -36,8 +36,23 @@ var ofRedisHolds = []mutant{
 
 	{
 		name: "redis-ring-forgets-its-time", fault: "a late reading does not find units that counted at the newest charge",
-		file: "sashredis/scripts/ring.lua", old: " and not (s.before and parse(s.before) > s.newest - s.b) then", new: " then",
+		file: "sashredis/scripts/ring.lua", old: " and not (s.before and parse(s.before) > oldest) then", new: " then",
 		tests: "TestScripts_ARefund",
+	},
+	{
+		name: "redis-ring-oldest-goes-on", fault: "what was given back of the oldest units is given back of the next ones, for ever",
+		file: "sashredis/scripts/ring.lua", old: "elseif previous and parse(previous) > oldest then", new: "elseif true then",
+		tests: "TestScripts_HoldersThatComeAndGo",
+	},
+	{
+		name: "redis-ring-newest-goes-on", fault: "what was given back of the newest units is given back of the next ones, for ever",
+		file: "sashredis/scripts/ring.lua", old: "local empty = last and s.newest ~= s.lastUnits", new: "local empty = false",
+		tests: "TestScripts_HoldersThatComeAndGo",
+	},
+	{
+		name: "redis-ring-oldest-may-count", fault: "what stands for the oldest units counts at a late reading",
+		file: "sashredis/scripts/ring.lua", old: "elseif previous and parse(previous) > oldest then", new: "elseif previous and parse(previous) > s.tick - s.b then",
+		tests: "TestScripts_TheOldest",
 	},
 
 	// Denials in-process, and leases of quota.

@@ -444,12 +444,12 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-ring-base-grows", fault: "the base is replaced when it is also the newest member",
-		file: "sashredis/scripts/ring.lua", old: "if last and last ~= s.before and last", new: "if last and last",
-		tests: "TestAnswers|TestReserve|TestScripts",
+		file: "sashredis/scripts/ring.lua", old: "    last = nil -- it does not count\n", new: "",
+		tests: "TestScripts_TheNewest",
 	},
 	{
 		name: "redis-ring-member-for-each-charge", fault: "units of one tick take a member each",
-		file: "sashredis/scripts/ring.lua", old: "(s.newest == s.tick or s.newest ~= s.lastUnits)", new: "s.newest ~= s.lastUnits",
+		file: "sashredis/scripts/ring.lua", old: "(empty or s.newest == s.tick)", new: "empty",
 		tests: "TestAnswers|TestReserve|TestScripts",
 	},
 	{
@@ -549,12 +549,12 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-ring-refund-without-the-next", fault: "a tick whose units were all given back leaves them to the next as charged",
-		file: "sashredis/scripts/ring.lua", old: "setGivenBack(s, following, earlier, fmod(earlier + charged, BASE))", new: "setGivenBack(s, following, earlier, earlier)",
+		file: "sashredis/scripts/ring.lua", old: "setGivenBack(s, following, back, fmod(back + charged, BASE))", new: "setGivenBack(s, following, back, back)",
 		tests: "TestScripts_GivingBack",
 	},
 	{
 		name: "redis-ring-refund-of-the-newest-lost", fault: "what was given back of the newest tick counts again with the next charge",
-		file: "sashredis/scripts/ring.lua", old: "setGivenBack(s, s.tick, 0, s.newestBack)", new: "setGivenBack(s, s.tick, 0, 0)",
+		file: "sashredis/scripts/ring.lua", old: "s.total = between(s.total, s.newestBack)", new: "_ = s",
 		tests: "TestScripts_GivingBack",
 	},
 	{
@@ -564,12 +564,12 @@ var ofScripts = []mutant{
 	},
 	{
 		name: "redis-ring-refund-not-modulo", fault: "units given back grow past the powers of two that there are",
-		file: "sashredis/scripts/ring.lua", old: "fmod(earlier + charged, BASE)", new: "earlier + charged",
+		file: "sashredis/scripts/ring.lua", old: "fmod(back + charged, BASE)", new: "back + charged",
 		tests: "TestScripts_WhatWasGivenBack",
 	},
 	{
 		name: "redis-ring-refund-of-each-member", fault: "a refund looks at all later members",
-		file: "sashredis/scripts/ring.lua", old: "  local charged, before = raw(", new: "  for _, m in ipairs(redis.call('ZRANGEBYLEX', key, '[' .. s.letter .. digits(tick), limit)) do\n    redis.call('ZSCORE', key, m)\n  end\n  local charged, before = raw(",
+		file: "sashredis/scripts/ring.lua", old: "  local previous, base = earlier(", new: "  for _, m in ipairs(redis.call('ZRANGEBYLEX', key, '[' .. s.letter .. digits(tick), limit)) do\n    redis.call('ZSCORE', key, m)\n  end\n  local previous, base = earlier(",
 		tests: "TestScripts_GivingBack",
 	},
 

@@ -9,9 +9,14 @@
 -- No total changes when units are given back: that would be all later ones. The units given
 -- back of a tick are a sum of powers of two, and each power is a member of its own: the letter
 -- of the limit, '~', the letter of the power, and the tick. So all that was given back in some
--- ticks is told by counting the members of each power there. A tick of which all units were
--- given back has no member, unless it is the newest. Its units are then charged in the tick
--- after it, and given back there. Only a key with a token has given back anything.
+-- ticks is told by counting the members of each power there. Only a key with a token has given
+-- back anything.
+--
+-- A tick of which all units were given back has no member, unless it is the newest:
+--   - That goes with the next charge. No other total has its units.
+--   - If it is the oldest that counts, its total is moved to a tick which does not count.
+--   - Of any other, the units are then charged in the tick after it, and given back there.
+-- So what a key keeps of units that come and go does not grow for ever.
 --
 -- Concurrency is a log of the units that are held. What differs is only what a settlement gives back.
 local ring = {sorted = true}
@@ -120,35 +125,36 @@ function ring.charge(s, units)
       redis.call('ZREMRANGEBYLEX', key, '[' .. back(s, power), '(' .. back(s, power) .. string.sub(s.first, 3))
     end
   end
+  local last = s.newest and member(s, s.newest, s.total)
+  if last == s.before then
+    last = nil -- it does not count
+  end
+  local empty = last and s.newest ~= s.lastUnits -- all units of the newest were given back
+  if empty then -- none of the totals of others has them, so they go
+    s.total = between(s.total, s.newestBack)
+  end
   local total = math.min(s.used + units, LONGEST) - s.used + s.total
   if total >= BASE then
     total = total - BASE
   end
-  local last, newest = s.newest and member(s, s.newest, s.total), member(s, s.tick, total)
+  local newest = member(s, s.tick, total)
   redis.call('ZADD', key, 0, newest)
   if s.key.anew then
     redis.call('ZREMRANGEBYLEX', key, '[' .. s.letter, '(' .. newest)
     redis.call('ZREMRANGEBYLEX', key, '(' .. newest, '(' .. s.letter .. '~~')
   end
-  if last and last ~= s.before and last ~= newest and (s.newest == s.tick or s.newest ~= s.lastUnits) then -- it grows, or is empty
-    if s.newest ~= s.tick then
-      setGivenBack(s, s.tick, 0, s.newestBack)
-      setGivenBack(s, s.newest, s.newestBack, 0)
-    end
+  if empty then
+    setGivenBack(s, s.newest, s.newestBack, 0)
+  end
+  if last and last ~= newest and (empty or s.newest == s.tick) then -- it is empty, or grows
     redis.call('ZREM', key, last)
   end
   s.newest, s.total = s.tick, total
 end
 
--- raw returns the units of the member m, charged in a tick, with those given back.
-local function raw(s, m, tick)
-  local before = redis.call('ZREVRANGEBYLEX', s.key.name, '(' .. s.letter .. digits(tick), '[' .. s.letter, 'LIMIT', 0, 1)[1]
-  local _, total = parse(m)
-  local earlier = 0
-  if before then
-    _, earlier = parse(before)
-  end
-  return between(total, earlier)
+-- earlier returns the member before a tick, or nil.
+local function earlier(s, tick)
+  return redis.call('ZREVRANGEBYLEX', s.key.name, '(' .. s.letter .. digits(tick), '[' .. s.letter, 'LIMIT', 0, 1)[1]
 end
 
 -- forget forgets all units, and the time of the newest charge. It writes at once.
@@ -164,20 +170,33 @@ function ring.giveBack(s, units, tick)
   if not members[1] or parse(members[1]) ~= tick then
     return
   end
-  local charged, before = raw(s, members[1], tick), givenBack(s, tick, tick)
+  local _, total = parse(members[1])
+  local previous, base = earlier(s, tick), 0
+  if previous then
+    _, base = parse(previous)
+  end
+  local charged, before = between(total, base), givenBack(s, tick, tick) -- charged with those given back
   units = math.min(units, between(charged, before))
-  -- If no unit is left at the time of the newest charge, the key forgets that time. A unit that does not
-  -- count any more may have counted then.
-  if units == s.used and not (s.before and parse(s.before) > s.newest - s.b) then
+  local oldest = s.newest - s.b -- the newest tick that did not count at the newest charge
+  if units == s.used and not (s.before and parse(s.before) > oldest) then
+    -- No unit is left at the time of the newest charge, so the key forgets that time. A unit that does not
+    -- count any more may have counted then.
     ring.forget(s)
-  elseif members[2] and units == between(charged, before) then -- the member goes, and the next has its units
+  elseif not members[2] or units < between(charged, before) then
+    setGivenBack(s, tick, before, fmod(before + units, BASE))
+  elseif previous and parse(previous) > oldest then -- the member goes, and the next has its units
     local following = parse(members[2])
-    local earlier = givenBack(s, following, following)
-    setGivenBack(s, following, earlier, fmod(earlier + charged, BASE))
+    local back = givenBack(s, following, following)
+    setGivenBack(s, following, back, fmod(back + charged, BASE))
     setGivenBack(s, tick, before, 0)
     redis.call('ZREM', key, members[1])
-  else
-    setGivenBack(s, tick, before, fmod(before + units, BASE))
+  else -- it is the oldest: its total becomes that of a tick which does not count
+    redis.call('ZADD', key, 0, member(s, oldest, total))
+    setGivenBack(s, tick, before, 0)
+    redis.call('ZREM', key, members[1])
+    if previous and previous ~= member(s, oldest, total) then
+      redis.call('ZREM', key, previous)
+    end
   end
 end
 

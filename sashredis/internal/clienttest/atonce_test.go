@@ -508,3 +508,92 @@ func TestScripts_AReleaseTouchesFewMembers(t *testing.T) {
 	assert.LessOrEqual(t, commands[2000], 40, "commands for a release next to 2,000 holders")
 	assert.LessOrEqual(t, commands[2000], commands[10]+10, fmt.Sprint(commands))
 }
+
+// However many holders have come and gone while some unit was held all the time, a call costs the server what it
+// cost at first, and the key takes as many members.
+func TestScripts_HoldersThatComeAndGoCostAlike(t *testing.T) {
+	ctx := context.Background()
+	for name, atOnce := range map[string]int{"each goes before the next comes": 1, "each goes after the next has come": 2} {
+		s := watch(t)
+		l := s.limiter(t, []sash.Limit{sash.AtOnce(10, time.Hour)})
+		var open []sashredis.Reservation
+		round := func() (commands int) {
+			count := func() {
+				for command, n := range s.commands {
+					if strings.HasPrefix(command, "z") {
+						commands += n
+					}
+				}
+			}
+			r, d := l.Reserve(ctx, "a", 1)
+			require.True(t, d.Allowed)
+			count()
+			if open = append(open, r); len(open) == atOnce {
+				require.NoError(t, open[0].Release(ctx))
+				count()
+				open = open[1:]
+			}
+			return commands
+		}
+		if atOnce == 1 {
+			_, d := l.Reserve(ctx, "a", 1) // which stays
+			require.True(t, d.Allowed)
+		}
+		at := map[int]int{}
+		for i := range 400 {
+			at[i] = round()
+		}
+		assert.LessOrEqual(t, at[399], at[9]+4, name)
+		assert.LessOrEqual(t, s.Command("ZCARD", s.key(t)).(int64), int64(5), name)
+	}
+}
+
+// The newest units may be given back and end. Then they are the newest that do not count, whatever was before.
+func TestScripts_TheNewestUnitsAreGivenBackAndEnd(t *testing.T) {
+	ctx := context.Background()
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.AtOnce(10, time.Minute)})
+	require.True(t, l.Allow(ctx, "k"))
+	s.advance(time.Second)
+	r, d := l.Reserve(ctx, "k", 2)
+	require.True(t, d.Allowed)
+	require.NoError(t, r.Release(ctx))
+	s.advance(time.Hour)
+	require.Equal(t, int64(6), l.Take(ctx, "k", 4).Remaining)
+	require.Equal(t, int64(6), l.Peek(ctx, "k", 0).Remaining)
+}
+
+// If the oldest units that count are given back, those before them that do not count any more may count at a
+// late reading. Units that count then are held.
+func TestScripts_TheOldestUnitsAreGivenBack(t *testing.T) {
+	ctx := context.Background()
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.AtOnce(10, time.Minute)})
+	reserve := func(n int64) sashredis.Reservation {
+		r, d := l.Reserve(ctx, "k", n)
+		require.True(t, d.Allowed)
+		return r
+	}
+	left := func() int64 { return l.Peek(ctx, "k", 0).Remaining }
+	reserve(1)
+	s.advance(30 * time.Second)
+	second := reserve(2)
+	s.advance(20 * time.Second)
+	third, fourth := reserve(3), reserve(1)
+	s.advance(time.Second)
+	reserve(1)
+	s.advance(14 * time.Second) // the first has ended
+	require.Equal(t, int64(3), left())
+	require.NoError(t, second.Release(ctx))
+	require.Equal(t, int64(5), left())
+	s.advance(-10 * time.Second)
+	require.Equal(t, int64(4), left(), "the first holds a unit at that time")
+	s.advance(20 * time.Second)
+	require.NoError(t, third.Release(ctx))
+	require.NoError(t, fourth.Release(ctx))
+	require.Equal(t, int64(9), left())
+	s.advance(-20 * time.Second)
+	require.Equal(t, int64(8), left())
+	reserve(8)
+	require.Zero(t, left())
+}
