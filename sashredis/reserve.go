@@ -32,8 +32,8 @@ type reservation struct {
 // longer count, or of a key that was reset. Under a [sash.TokenBucket], the key then has what it
 // would have if the units had never been charged, or less, if it would have to tell more than 64
 // later charges apart. Under a [sash.SlidingLog] or [sash.SlidingBuckets], giving back costs the
-// store a command or two for each binary digit of the units, however many charges came since. So
-// does each later call on the key, for the digits of the most units that it was given back.
+// store up to five commands for each binary digit of the units, however many charges came since. Each
+// later call on the key costs up to three, for the digits of the most units that it keeps as given back.
 //
 // Under [sash.AtOnce], the units are held until the reservation is settled or their lease has ended by the
 // time of the store. If the answer to a Reserve is lost, they may be held until then.
