@@ -207,6 +207,7 @@ func (l *Limiter) costByPolicy(c *Charge, r *Response) (cost int64) {
 		if fault := recover(); fault != nil {
 			logPanic(r.Request, c.policy, fault)
 			cost = c.estimate
+			defer logPanics(r.Request) // of an observer: the charge is still to be settled
 			l.emit(&c.event, Failed)
 		}
 	}()

@@ -195,6 +195,19 @@ func TestAtOnce_APanicWithinLeavesNothingHeld(t *testing.T) {
 	})
 }
 
+// A slot is free again, too, if an observer panics that is told of a panic in the policy.
+func TestAtOnce_APanicOfTheObserverOfAPanic(t *testing.T) {
+	p := holding(1)
+	p.Settle = func(*httplimit.Response) int64 { panic("of a test") }
+	s := newSite(t, p, httplimit.WithObserver(func(e httplimit.Event) {
+		if e.Outcome == httplimit.Failed {
+			panic("of the observer")
+		}
+	}))
+	require.Equal(t, []int{200, 200}, s.codes(2, "GET /", "X-Key", "k"))
+	require.Zero(t, s.held(t, "api", 1))
+}
+
 // A store that panics when a reservation is closed of which nothing may change is a fault like any other.
 func TestAtOnce_AStoreThatPanicsWhileItCloses(t *testing.T) {
 	s := newStoreSite(t, &panickingStore{new(localStore)}, holding(1), per("other", "", sash.PerHour(9).Log()))
