@@ -28,6 +28,7 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reserv
 	PeekLeaving:   (*Limiter).peekLeaving,
 	NextLeaving:   (*Limiter).nextLeaving,
 	Holds:         (*Limiter).holds,
+	WaitHolding:   (*Limiter).waitHolding,
 	SureWait:      (*Limiter).sureWait,
 	After:         after,
 }

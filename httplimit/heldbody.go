@@ -1,6 +1,8 @@
 package httplimit
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -14,10 +16,10 @@ type heldBody struct {
 	held sash.Reservation
 }
 
-// holdUntilRead lets the body of r give back what is held, and reports whether it will: there may be no body,
-// or nothing that is held.
-func holdUntilRead(r *http.Response, held sash.Reservation) bool {
-	if held == (sash.Reservation{}) || r.Body == nil || r.Body == http.NoBody {
+// holdUntilRead lets the body of r, the answer to a request of that method, give back what is held, and reports
+// whether it will: there may be no body, or nothing that is held.
+func holdUntilRead(method string, r *http.Response, held sash.Reservation) bool {
+	if held == (sash.Reservation{}) || !hasBody(method, r) {
 		return false
 	}
 	body := &heldBody{r.Body, held}
@@ -27,6 +29,17 @@ func holdUntilRead(r *http.Response, held sash.Reservation) bool {
 		r.Body = body
 	}
 	return true
+}
+
+// hasBody reports whether there is a body in r, the answer to a request of that method. A client need not close
+// one that is not there. HTTP/2 has a Body of its own for that, in place of http.NoBody.
+func hasBody(method string, r *http.Response) bool {
+	switch {
+	case r.Body == nil, r.Body == http.NoBody, method == http.MethodHead,
+		r.StatusCode == http.StatusNoContent, r.StatusCode == http.StatusNotModified:
+		return false
+	}
+	return r.ContentLength != 0 || r.ProtoMajor < 2 // a RoundTripper without a network may not tell the length
 }
 
 func (b *heldBody) Read(p []byte) (n int, err error) {
@@ -45,4 +58,12 @@ func (b *heldBody) Close() error {
 type heldConn struct {
 	*heldBody
 	io.Writer
+}
+
+// CloseWrite tells the other side that no more is written, if the connection can. A ReverseProxy asks for it.
+func (c *heldConn) CloseWrite() error {
+	if half, ok := c.Writer.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return fmt.Errorf("httplimit: CloseWrite: %w", errors.ErrUnsupported)
 }

@@ -177,7 +177,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.base().RoundTrip(r)
 	if err == nil {
 		t.Obey(key, response)
-		passedOn = holdUntilRead(response, held)
+		passedOn = holdUntilRead(r.Method, response, held)
 	}
 	return response, err
 }
@@ -247,11 +247,6 @@ func (t *Transport) admit(r *http.Request) (key string, held sash.Reservation, e
 	return gate, held, err
 }
 
-// holds reports whether units of key are held at a time.
-func (t *Transport) holds(key string) bool {
-	return t.Store == nil && internals.Holds(t.Limiter, key, true)
-}
-
 // takeNow charges n units to key if that requires no waiting.
 func (t *Transport) takeNow(ctx context.Context, key, gate string, n int64) (held sash.Reservation, err error) {
 	if left := t.gates.heldFor(gate, t.clock()); left > 0 {
@@ -262,7 +257,7 @@ func (t *Transport) takeNow(ctx context.Context, key, gate string, n int64) (hel
 	case t.Store != nil:
 		answer = t.Store.Take(ctx, []string{key}, n, nil)
 		ensureRetryAfter(&answer.Decision)
-	case t.holds(key):
+	case internals.Holds(t.Limiter, key, true):
 		held, answer.Decision = t.Limiter.Reserve(key, n)
 	default:
 		answer.Decision = t.Limiter.Take(key, n)
@@ -316,13 +311,10 @@ func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string,
 			return held, fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
 		}
 	}
-	switch {
-	case t.Store != nil:
+	if t.Store != nil {
 		err = t.Store.Wait(ctx, key, n)
-	case t.holds(key):
-		held, err = t.Limiter.WaitReserve(ctx, key, n)
-	default:
-		err = t.Limiter.Wait(ctx, key, n)
+	} else {
+		held, err = internals.WaitHolding(t.Limiter, ctx, key, n)
 	}
 	if err != nil {
 		return held, fmt.Errorf("httplimit: not sent: %w", err)

@@ -969,6 +969,10 @@ func TestTransport_HoldsNothingWithoutAResponse(t *testing.T) {
 		"panics":     func(*http.Request) (*http.Response, error) { panic("of a test") },
 		"no body":    answersOK,
 		"empty body": func(*http.Request) (*http.Response, error) { r := says(204); r.Body = http.NoBody; return r, nil },
+		// HTTP/2 has another Body for none, as for a HEAD, and one that fails if a length was told.
+		"HTTP/2":         func(*http.Request) (*http.Response, error) { return overHTTP2(200, 0), nil },
+		"HTTP/2 no more": func(*http.Request) (*http.Response, error) { return overHTTP2(204, -1), nil },
+		"HTTP/2 cached":  func(*http.Request) (*http.Response, error) { return overHTTP2(304, 5), nil },
 	} {
 		for _, noWait := range []bool{false, true} {
 			l := newOutgoing(t, sash.AtOnce(2, time.Hour), sash.WithClock(sash.NewManualClock(0)))
@@ -980,6 +984,84 @@ func TestTransport_HoldsNothingWithoutAResponse(t *testing.T) {
 			require.EqualValues(t, 2, l.Peek("a.example", 0).Remaining, name)
 		}
 	}
+}
+
+// overHTTP2 returns a response without a body as HTTP/2 has it.
+func overHTTP2(status int, length int64) *http.Response {
+	r := says(status)
+	r.Body, r.ProtoMajor, r.ContentLength = io.NopCloser(http.NoBody), 2, length
+	return r
+}
+
+// The answer to a HEAD tells a length, and has no body, which a client need not close.
+func TestTransport_AHeadHoldsNothing(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "5")
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	l := newOutgoing(t, sash.AtOnce(1, time.Hour), sash.WithClock(sash.NewManualClock(0)))
+	client := &http.Client{Transport: &Transport{Limiter: l, Base: server.Client().Transport, NoWait: true}}
+	for range 2 {
+		response, err := client.Head(server.URL) //nolint:bodyclose // there is none
+		require.NoError(t, err)
+		require.Equal(t, 2, response.ProtoMajor)
+	}
+}
+
+// A connection that the server has switched to can be closed for writing alone, as without a limiter.
+func TestTransport_ASwitchedConnectionClosesItsWriting(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffer, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(buffer, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
+		_ = buffer.Flush()
+		all, _ := io.ReadAll(buffer) // until the client writes no more
+		_, _ = conn.Write(append([]byte("heard "), all...))
+	}))
+	defer server.Close()
+	l := newOutgoing(t, sash.AtOnce(1, time.Hour))
+	r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL, http.NoBody)
+	require.NoError(t, err)
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", "test")
+	response, err := (&Transport{Limiter: l}).RoundTrip(r)
+	require.NoError(t, err)
+	conn := response.Body.(io.ReadWriteCloser)
+	_, err = io.WriteString(conn, "hello")
+	require.NoError(t, err)
+	require.NoError(t, conn.(interface{ CloseWrite() error }).CloseWrite())
+	heard, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Equal(t, "heard hello", string(heard))
+	require.NoError(t, conn.Close())
+
+	half := &heldConn{&heldBody{conn, sash.Reservation{}}, io.Discard}
+	require.ErrorIs(t, half.CloseWrite(), errors.ErrUnsupported)
+}
+
+// A request that waits for a rate gives its units back, too, if the limits come to hold some while it waits.
+func TestTransport_HoldsUnitsOfLimitsThatCameWhileItWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newOutgoing(t, sash.PerMinute(1).Log())
+		tr := &Transport{Limiter: l, Base: farEnd(answersOK)}
+		require.True(t, l.Allow("a.example"))
+		sent := make(chan error, 1)
+		go func() {
+			_, err := tr.RoundTrip(newRequest(t, t.Context()))
+			sent <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, sent, "it waits")
+		require.NoError(t, l.Reconfigure(sash.PerMinute(2).Log(), sash.AtOnce(1, time.Hour)))
+		require.NoError(t, <-sent)
+		require.NoError(t, l.Reconfigure(sash.AtOnce(1, time.Hour)))
+		require.EqualValues(t, 1, l.Peek("a.example", 0).Remaining)
+	})
 }
 
 // Without waiting, a request is told to come again soon. Reserve holds until it is released, once.

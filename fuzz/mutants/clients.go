@@ -84,7 +84,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-waits-under-another-name", fault: "a request waits under another name than its key, whose parts begin at other instants",
-		file: "httplimit/transport.go", old: "t.Limiter.Wait(ctx, key, n)", new: "t.Limiter.Wait(ctx, \"host \"+key, n)",
+		file: "httplimit/transport.go", old: "internals.WaitHolding(t.Limiter, ctx, key, n)", new: "internals.WaitHolding(t.Limiter, ctx, \"host \"+key, n)",
 		tests: "TestModel_Clients",
 	},
 	{

@@ -104,18 +104,43 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "client-holding-nothing", fault: "a request that waits holds its units for their lease",
-		file: "httplimit/transport.go", old: "	case t.holds(key):\n		held, err = t.Limiter.WaitReserve(ctx, key, n)\n", new: "",
+		file: "httplimit/transport.go", old: "held, err = internals.WaitHolding(t.Limiter, ctx, key, n)", new: "err = t.Limiter.Wait(ctx, key, n)",
 		tests: "TestTransport_HoldsUnits",
 	},
 	{
 		name: "client-holding-at-once", fault: "a request that may not wait holds its units for their lease",
-		file: "httplimit/transport.go", old: "	case t.holds(key):\n		held, answer.Decision = t.Limiter.Reserve(key, n)\n", new: "",
+		file: "httplimit/transport.go", old: "	case internals.Holds(t.Limiter, key, true):\n		held, answer.Decision = t.Limiter.Reserve(key, n)\n", new: "",
 		tests: "TestTransport_HoldsNothingWithout",
 	},
 	{
 		name: "client-holding-no-body", fault: "a request whose response has no body, or has failed, holds its units for their lease",
 		file: "httplimit/transport.go", old: "		if !passedOn {\n			held.Release()\n		}\n", new: "		_ = passedOn\n",
 		tests: "TestTransport_HoldsNothingWithout",
+	},
+	{
+		name: "client-holding-by-first-limits", fault: "a request holds units for their lease if the limits came to hold some while it waited",
+		file: "wait.go", old: "t.holding { // asked now", new: "t.holding && !t.waits { // asked now",
+		tests: "TestTransport_HoldsUnitsOfLimits", in: "httplimit",
+	},
+	{
+		name: "client-holding-over-http2", fault: "a response of HTTP/2 without a body holds units until it is closed",
+		file: "httplimit/heldbody.go", old: "return r.ContentLength != 0 || r.ProtoMajor < 2", new: "return true",
+		tests: "TestTransport_HoldsNothingWithout",
+	},
+	{
+		name: "client-holding-a-head", fault: "the answer to a HEAD holds units until it is closed",
+		file: "httplimit/heldbody.go", old: "r.Body == http.NoBody, method == http.MethodHead,", new: "r.Body == http.NoBody, method == \"\",",
+		tests: "TestTransport_AHead",
+	},
+	{
+		name: "client-holding-both-ways", fault: "a connection that holds units cannot be closed for writing alone",
+		file: "httplimit/heldbody.go", old: "; ok {\n		return half.CloseWrite()", new: "; ok && half == nil {\n		return half.CloseWrite()",
+		tests: "TestTransport_ASwitched",
+	},
+	{
+		name: "http-holding-after-two-panics", fault: "a slot is held for its lease if an observer panics that is told of a panic",
+		file: "httplimit/charge.go", old: "			defer logPanics(r.Request) // of an observer", new: "			// of an observer",
+		tests: "TestAtOnce_APanicOfTheObserver",
 	},
 	{
 		name: "client-holding-until-closed", fault: "a response that was read to its end holds units until it is closed",

@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"context"
 	"time"
 	"unsafe"
 )
@@ -69,6 +70,10 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// Holds reports whether units of key are held at a time, as sash.AtOnce limits them. Unless asked is
 	// set, it takes it for granted that the function of sash.WithLimitsFor says so of no key.
 	Holds func(l *Limiter, key string, asked bool) bool
+
+	// WaitHolding is sash.Limiter.WaitReserve if units of key are held at a time when the call is admitted,
+	// and else sash.Limiter.Wait, which returns the zero Reservation.
+	WaitHolding func(l *Limiter, ctx context.Context, key string, n int64) (Reservation, error)
 
 	// SureWait returns how long a call for n units of key, which must leave more units, has to wait at
 	// least, whatever units that are held are given back.
