@@ -240,9 +240,9 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 		c.end()
 		if c.store == nil { // a store that panics cannot be asked to give anything back
 			c.undo()
-			c.closeLogged(r)
 		}
-	} else if c.reserves {
+	}
+	if c.reserves { // what stays charged must not stay held, as far as a store may be asked
 		c.closeLogged(r)
 	}
 	if fault != nil {

@@ -176,6 +176,18 @@ func TestAtOnce_APanicWithinLeavesNothingHeld(t *testing.T) {
 			})
 		}
 	})
+	t.Run("a function of a shadow, with a store", func(t *testing.T) {
+		shadow, store := per("shadow", "", sash.PerHour(9).Log()), new(localStore)
+		shadow.Shadow = true
+		s := newStoreSite(t, store, holding(1), shadow, httplimit.WithSash(sash.WithLimitsFor(func(key string) []sash.Limit {
+			if key == "shadow\x00k" {
+				panic("of a test")
+			}
+			return nil
+		})))
+		require.Equal(t, 500, s.do("GET /", "X-Key", "k").Code)
+		require.EqualValues(t, 1, store.Limiter.Peek("api\x00k", 0).Remaining)
+	})
 	t.Run("a function of a shadow", func(t *testing.T) {
 		first, second := holding(2), holding(3)
 		first.Name, second.Name, first.Shadow, second.Shadow = "first", "second", true, true

@@ -29,7 +29,12 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "http-holding-after-a-panic", fault: "a request whose observer has panicked holds units for their lease",
-		file: "httplimit/decide.go", old: "	} else if c.reserves {\n		c.closeLogged(r)\n	}\n", new: "	}\n",
+		file: "httplimit/decide.go", old: "	if c.reserves { // what stays charged must not stay held, as far as a store may be asked\n		c.closeLogged(r)\n	}\n", new: "",
+		tests: "TestAtOnce_APanicWithin",
+	},
+	{
+		name: "http-holding-after-a-panic-with-a-store", fault: "a request of a store that a function of WithSash ends holds units for their lease",
+		file: "httplimit/decide.go", old: "	if c.reserves { // what stays", new: "	if c.reserves && c.store == nil { // what stays",
 		tests: "TestAtOnce_APanicWithin",
 	},
 	{
