@@ -19,18 +19,20 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reserv
 	KeysWithLimits: func(l *Limiter, yield func(key string) bool) {
 		l.current.Load().byKey.rangeAll(func(key string, _ *override) bool { return yield(key) })
 	},
-	SweepInterval: sweepIntervalFor,
-	Seed:          (*Limiter).seed,
-	TakeAllOn:     (*Limiter).takeAllOn,
-	ReserveAllOn:  (*Limiter).reserveAllOn,
-	PeekAllOn:     (*Limiter).peekAllOn,
-	CommitNear:    Reservation.commit,
-	PeekLeaving:   (*Limiter).peekLeaving,
-	NextLeaving:   (*Limiter).nextLeaving,
-	Holds:         (*Limiter).holds,
-	WaitHolding:   (*Limiter).waitHolding,
-	SureWait:      (*Limiter).sureWait,
-	After:         after,
+	SweepInterval:  sweepIntervalFor,
+	Seed:           (*Limiter).seed,
+	TakeAllOn:      (*Limiter).takeAllOn,
+	ReserveAllOn:   (*Limiter).reserveAllOn,
+	PeekAllOn:      (*Limiter).peekAllOn,
+	TakeHolding:    (*Limiter).takeHolding,
+	TakeAllHolding: (*Limiter).takeAllHolding,
+	CommitNear:     Reservation.commit,
+	PeekLeaving:    (*Limiter).peekLeaving,
+	NextLeaving:    (*Limiter).nextLeaving,
+	Holds:          (*Limiter).holds,
+	WaitHolding:    (*Limiter).waitHolding,
+	SureWait:       (*Limiter).sureWait,
+	After:          after,
 }
 
 func init() { bridge.Export(&internals) }

@@ -68,6 +68,11 @@ func (l *Limiter) ReserveAll(keys []string, n int64) ([]Reservation, Decision) {
 // reserveAll is ReserveAll of keys, whose targets are given.
 func (l *Limiter) reserveAll(targets []target, keys []string, n int64) ([]Reservation, Decision) {
 	d := l.reserve(targets, n)
+	return l.reservations(targets, keys, n, d), d
+}
+
+// reservations returns the reservations of what d says was taken from targets, in the order of keys.
+func (l *Limiter) reservations(targets []target, keys []string, n int64, d Decision) []Reservation {
 	made := make([]Reservation, len(targets))
 	for i := range targets {
 		made[i] = l.reservation(&targets[i], n, d)
@@ -79,7 +84,7 @@ func (l *Limiter) reserveAll(targets []target, keys []string, n int64) ([]Reserv
 			all[i] = made[at]
 		}
 	}
-	return all, d
+	return all
 }
 
 func (l *Limiter) reserve(targets []target, n int64) (d Decision) {
@@ -97,7 +102,7 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 	if t.entry != nil {
 		rs = rs.of(t.entry)
 	}
-	if !d.Allowed || rs.unlimited() {
+	if !d.Allowed || rs.unlimited() || t.holding && t.origins == nil {
 		return Reservation{}
 	}
 	return Reservation{&reservation{limiter: l, key: l.key(strings.Clone(t.name)), n: n, origins: t.origins,

@@ -12,7 +12,7 @@ type target struct {
 	before    uint64    // the unused keys that the call may evict: those with a smaller seq; 0: all
 	waits     bool      // whether it is of a call that has waited: see evict
 	reserve   bool      // whether the charge may be given back, which takes a multi-limit entry
-	holding   bool      // whether each attempt of a call that waits sets reserve, to whether units of the key are held
+	holding   bool      // whether the charge may be given back if units of the key are held, by the entry that is charged
 	locked    bool      // whether this call has locked the entry
 	made      bool      // whether this call has inserted an entry for it, unless another was first
 	outgrown  bool      // whether the entry is a log without room for the charge: see markOutgrown

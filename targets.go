@@ -151,7 +151,7 @@ func (l *Limiter) ensureHolds(g *generation, targets []target, at int64) bool {
 		case t.entry != nil && t.placement == placedOwn && !t.holds(at):
 			l.convert(g, t.key, t.entry, g.ruleset, kindMulti)
 			ready = false
-		case !t.reserve || t.placement != placedOwn:
+		case !t.reserve && !t.holding || t.placement != placedOwn:
 			t.origins = nil // an earlier round may have set them for an entry that is gone
 		case t.entry != nil:
 			t.origins = t.newOrigins() // now: an allocation must not delay others under the lock
@@ -170,10 +170,13 @@ func (t *target) holds(at int64) bool {
 // states that have none. It is nil if the charge is not to be given back, or if the entry
 // of t cannot tell.
 func (t *target) newOrigins() []origin {
-	if !t.reserve || !t.entry.isMulti() {
+	if !t.entry.isMulti() {
 		return nil
 	}
 	e := t.entry.asMulti()
+	if !t.reserve && !(t.holding && e.ruleset.held) {
+		return nil
+	}
 	origins := make([]origin, len(e.states))
 	for i := range origins {
 		if e.states[i].lineage.Load() == nil {

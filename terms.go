@@ -57,9 +57,12 @@ func (l *Limiter) peekAllOn(keys []string, terms []bridge.Terms, n int64) (d Dec
 	return d
 }
 
-// targetsOn is targets of a call on those terms. A number of units to be left below 0 is 0.
+// targetsOn is targets of a call on those terms, or on none if terms is nil. A number of units to be left below 0 is 0.
 func (l *Limiter) targetsOn(all []target, keys []string, terms []bridge.Terms) []target {
 	all = l.targets(all, keys)
+	if terms == nil {
+		return all
+	}
 	for i := range all {
 		of := &terms[all[i].order]
 		all[i].leave, all[i].near = max(of.Leave, 0), uint8(of.Near)

@@ -93,10 +93,7 @@ func (l *Limiter) WaitReserve(ctx context.Context, key string, n int64) (Reserva
 func (l *Limiter) waitHolding(ctx context.Context, key string, n int64) (Reservation, error) {
 	targets := []target{{key: l.key(key).hidden(), holding: true}}
 	d, err := l.wait(ctx, targets, n)
-	if !targets[0].reserve {
-		return Reservation{}, err
-	}
-	return l.reservation(&targets[0], n, d), err
+	return l.reservation(&targets[0], n, d), err // none of a key that holds nothing
 }
 
 // wait waits until n units of all targets are charged. On an error, the decision is not allowed.
@@ -225,10 +222,7 @@ func (l *Limiter) isWaitedFor(targets []target) bool {
 // under WithChargeDenied. It returns the instant of the decision.
 func (l *Limiter) attempt(targets []target, n int64, turn bool) (d Decision, at int64) {
 	q := request{query: query{n: n, charge: turn && n > 0}, waits: true}
-	if t := &targets[0]; t.holding { // asked now, since the limits may have changed while the call slept
-		t.reserve = l.rulesetOf(t.name).held
-	}
-	if t := &targets[0]; len(targets) > 1 || t.reserve || t.waits {
+	if t := &targets[0]; len(targets) > 1 || t.reserve || t.holding || t.waits {
 		l.takeAll(targets, nil, &q, &d)
 	} else {
 		q.leave = required(targets, 0, n)

@@ -71,11 +71,15 @@ func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
 	case reserve:
 		t.reservation.here, t.decision = c.limiter.Reserve(t.key, t.cost)
 		t.reserved = t.decision.Allowed
-	case c.headers.any() && !t.Shadow:
-		t.decision, t.next = c.limiter.TakeThenPeek(t.key, t.cost)
-		t.nextKnown = true
 	default:
-		t.decision = c.limiter.Take(t.key, t.cost)
+		next := &t.next
+		if !c.headers.any() || t.Shadow {
+			next = nil
+		}
+		var held sash.Reservation
+		held, t.decision = internals.TakeHolding(c.limiter, t.key, t.cost, 0, next)
+		t.nextKnown = t.next.Limit.Window > 0
+		c.hold(t, held)
 	}
 	t.remaining, t.decided = t.decision.Remaining, true
 	return &t.decision
@@ -91,25 +95,38 @@ func (c *call) chargeOnTerms(takes []*take, reserve bool) {
 		reservations, t.decision = c.takeOnTerms(takes, reserve)
 		if reserve {
 			t.reservation.here = reservations[0]
+		} else if len(reservations) > 0 {
+			c.hold(t, reservations[0])
 		}
 	case reserve:
 		t.reservation.here, t.decision = c.limiter.ReserveLeaving(t.key, t.cost, t.leave)
 	default:
-		t.decision = c.limiter.TakeLeaving(t.key, t.cost, t.leave)
+		var held sash.Reservation
+		held, t.decision = internals.TakeHolding(c.limiter, t.key, t.cost, t.leave, nil)
+		c.hold(t, held)
 	}
-	t.reserved = reserve && t.decision.Allowed
+	t.reserved = t.reserved || reserve && t.decision.Allowed
 	t.setRemaining(&t.decision)
 	t.decided = true
 }
 
+// hold notes that the charge of t holds units after all, if held is its reservation: its limits have changed since
+// keyHolds looked.
+func (c *call) hold(t *take, held sash.Reservation) {
+	if held != (sash.Reservation{}) {
+		t.reservation.here, t.reserved, t.holds, c.reserves = held, true, true, true
+	}
+}
+
 // takeOnTerms charges all takes that cost as much as the first, whose keys are names, on terms, or none. It notes
-// which limits the charge has crossed. If reserve is set, it returns the reservations.
+// which limits the charge has crossed. It returns the reservations: if reserve is not set, only of keys that hold
+// units after all.
 func (c *call) takeOnTerms(takes []*take, reserve bool) (reservations []sash.Reservation, d sash.Decision) {
 	var crossings []bridge.Crossing[sash.Limit]
 	if reserve {
 		reservations, d, crossings = internals.ReserveAllOn(c.limiter, c.names, c.terms, takes[0].cost)
 	} else {
-		d, crossings = internals.TakeAllOn(c.limiter, c.names, c.terms, takes[0].cost)
+		reservations, d, crossings = internals.TakeAllHolding(c.limiter, c.names, c.terms, takes[0].cost)
 	}
 	for _, t := range takes {
 		if t.cost != takes[0].cost {
@@ -137,14 +154,15 @@ func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 	case reserve:
 		reservations, c.together = c.limiter.ReserveAll(c.names, cost)
 	default:
-		c.together = c.limiter.TakeAll(c.names, cost)
-	}
-	if !reserve {
-		return &c.together
+		reservations, c.together, _ = internals.TakeAllHolding(c.limiter, c.names, nil, cost)
 	}
 	for _, t := range takes {
-		if c.together.Allowed && t.cost == cost {
-			t.reserved, t.reservation.here = true, reservations[0]
+		if c.together.Allowed && t.cost == cost && len(reservations) > 0 {
+			if reserve {
+				t.reserved, t.reservation.here = true, reservations[0]
+			} else {
+				c.hold(t, reservations[0])
+			}
 			reservations = reservations[1:]
 		}
 	}

@@ -287,6 +287,51 @@ func TestAtOnce_OfAKeyByItself(t *testing.T) {
 	require.Nil(t, s.Decide(nil, newRequest("GET /", "X-Key", "k")).Charges)
 }
 
+// A request that is charged just when its key comes to hold units gives them back, however it is charged.
+func TestAtOnce_LimitsThatComeWithTheCharge(t *testing.T) {
+	slots := []sash.Limit{sash.PerMinute(100).Log(), sash.AtOnce(2, time.Hour)}
+	for name, c := range map[string]struct {
+		change func(p *httplimit.Policy)
+		more   []httplimit.Option
+	}{
+		"alone":           {func(*httplimit.Policy) {}, nil},
+		"without headers": {func(*httplimit.Policy) {}, []httplimit.Option{httplimit.WithoutRateLimit()}},
+		"leave":           {func(p *httplimit.Policy) { p.Leave = func(*http.Request) int64 { return 1 } }, nil},
+		"near":            {func(p *httplimit.Policy) { p.Near = 20 }, []httplimit.Option{httplimit.WithObserver(func(httplimit.Event) {})}},
+		"another policy":  {func(*httplimit.Policy) {}, []httplimit.Option{per("other", "", sash.PerMinute(100).Log())}},
+		"another with a leave": {func(p *httplimit.Policy) { p.Leave = func(*http.Request) int64 { return 1 } },
+			[]httplimit.Option{per("other", "", sash.PerMinute(100).Log())}},
+		"shadow": {func(p *httplimit.Policy) { p.Shadow = true }, nil},
+	} {
+		for _, tracked := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				clock := &calling{ManualClock: sash.NewManualClock(0)}
+				p := per("api", "", sash.PerMinute(100).Log())
+				c.change(&p)
+				l := httplimit.Must(httplimit.New(append(c.more, p, httplimit.WithClock(clock), httplimit.WithSweepInterval(-1))...))
+				defer l.Close()
+				r := newRequest("GET /", "X-Key", "k")
+				key, _ := l.KeyFor("api", r)
+				h := l.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					require.EqualValues(t, 1, l.Sash().Peek(key, 0).Remaining, "held")
+					w.WriteHeader(http.StatusOK)
+				}))
+				if tracked {
+					l.Decide(nil, r)
+				}
+				clock.call = func() {
+					clock.call = nil
+					require.NoError(t, l.Sash().SetLimits(key, slots...))
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				require.Equal(t, 200, w.Code)
+				require.EqualValues(t, 2, l.Sash().Peek(key, 0).Remaining, "free")
+			})
+		}
+	}
+}
+
 // Requests that are under way while the policies are replaced give their slots back.
 func TestAtOnce_ReconfigureWhileRequestsAreUnderWay(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -38,6 +38,21 @@ var ofHTTPHolding = []mutant{
 		tests: "TestAtOnce_APanicWithin",
 	},
 	{
+		name: "http-holding-by-the-last-look", fault: "a request is held for its lease if its key comes to hold units when it is charged",
+		file: "httplimit/admit.go", old: "if held != (sash.Reservation{}) {", new: "if held != (sash.Reservation{}) && c.reserves {",
+		tests: "TestAtOnce_LimitsThatCome",
+	},
+	{
+		name: "http-holding-past-the-fast-path", fault: "a tracked key that comes to hold units is charged without a reservation",
+		file: "holding.go", old: "case q.n <= 0 || rs.of(e).held:", new: "case q.n <= 0:",
+		tests: "TestAtOnce_LimitsThatCome", in: "httplimit",
+	},
+	{
+		name: "http-holding-several-past-the-fast-path", fault: "several tracked keys of which one comes to hold units are charged without reservations",
+		file: "holding.go", old: "return g.ruleset.of(t.entry).held }", new: "return g.ruleset.of(t.entry).unlimited() }",
+		tests: "TestAtOnce_LimitsThatCome", in: "httplimit",
+	},
+	{
 		name: "http-holding-closed-in-vain", fault: "a store that panics while a reservation is closed breaks the connection",
 		file: "httplimit/decide.go", old: "		c.close()\n	}\n}\n\n// admitUnderOneTable", new: "	}\n}\n\n// admitUnderOneTable",
 		tests: "TestAtOnce_AStoreThatPanics",
@@ -124,7 +139,7 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "client-holding-by-first-limits", fault: "a request holds units for their lease if the limits came to hold some while it waited",
-		file: "wait.go", old: "t.holding { // asked now", new: "t.holding && !t.waits { // asked now",
+		file: "targets.go", old: "!t.reserve && !(t.holding && e.ruleset.held)", new: "!t.reserve && !(t.holding && !t.waits && e.ruleset.held)",
 		tests: "TestTransport_HoldsUnitsOfLimits", in: "httplimit",
 	},
 	{

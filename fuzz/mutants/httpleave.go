@@ -4,7 +4,7 @@ package main
 var ofLeave = []mutant{
 	{
 		name: "leave-nothing-alone", fault: "a request with one policy need not leave anything",
-		file: "httplimit/admit.go", old: "c.limiter.TakeLeaving(t.key, t.cost, t.leave)", new: "c.limiter.Take(t.key, t.cost)",
+		file: "httplimit/admit.go", old: "TakeHolding(c.limiter, t.key, t.cost, t.leave, nil)", new: "TakeHolding(c.limiter, t.key, t.cost, 0, nil)",
 		tests: "TestLeave_",
 	},
 	{

@@ -1494,7 +1494,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "unlimited-is-settled", fault: "what was taken without a limit can be settled",
-		file: "reserve.go", old: "if !d.Allowed || rs.unlimited() {", new: "if !d.Allowed {",
+		file: "reserve.go", old: "!d.Allowed || rs.unlimited() || t.holding", new: "!d.Allowed || t.holding",
 		tests: "TestUnlimited",
 	},
 	{

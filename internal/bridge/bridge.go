@@ -52,6 +52,15 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// ReserveAllOn is sash.Limiter.ReserveAll on Terms as for TakeAllOn.
 	ReserveAllOn func(l *Limiter, keys []string, terms []Terms, n int64) ([]Reservation, Decision, []Crossing[Limit])
 
+	// TakeHolding is sash.Limiter.TakeLeaving. If units of the key are held at a time, it also returns the
+	// reservation of what it has charged, as by sash.Limiter.ReserveLeaving: so by the limits that have decided,
+	// even if they have just changed. If next is not nil, it may set it as sash.Limiter.TakeThenPeek does.
+	TakeHolding func(l *Limiter, key string, n, leave int64, next *Decision) (Reservation, Decision)
+
+	// TakeAllHolding is TakeAllOn, or sash.Limiter.TakeAll if terms is nil. If units of any of the keys are held,
+	// it also returns reservations as ReserveAllOn: the zero one of each other key.
+	TakeAllHolding func(l *Limiter, keys []string, terms []Terms, n int64) ([]Reservation, Decision, []Crossing[Limit])
+
 	// CommitNear is sash.Reservation.Commit. It returns the limits that units beyond the reservation have
 	// crossed, for a percentage as in Terms.
 	CommitNear func(r Reservation, actual, near int64) (crossed []Limit)
