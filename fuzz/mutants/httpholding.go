@@ -43,16 +43,6 @@ var ofHTTPHolding = []mutant{
 		tests: "TestAtOnce_LimitsThatCome",
 	},
 	{
-		name: "http-holding-past-the-fast-path", fault: "a tracked key that comes to hold units is charged without a reservation",
-		file: "holding.go", old: "case q.n <= 0 || rs.of(e).held:", new: "case q.n <= 0:",
-		tests: "TestAtOnce_LimitsThatCome", in: "httplimit",
-	},
-	{
-		name: "http-holding-several-past-the-fast-path", fault: "several tracked keys of which one comes to hold units are charged without reservations",
-		file: "holding.go", old: "return g.ruleset.of(t.entry).held }", new: "return g.ruleset.of(t.entry).unlimited() }",
-		tests: "TestAtOnce_LimitsThatCome", in: "httplimit",
-	},
-	{
 		name: "http-holding-closed-in-vain", fault: "a store that panics while a reservation is closed breaks the connection",
 		file: "httplimit/decide.go", old: "		c.close()\n	}\n}\n\n// admitUnderOneTable", new: "	}\n}\n\n// admitUnderOneTable",
 		tests: "TestAtOnce_AStoreThatPanics",
