@@ -29,7 +29,7 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reserv
 	CommitNear:     Reservation.commit,
 	PeekLeaving:    (*Limiter).peekLeaving,
 	NextLeaving:    (*Limiter).nextLeaving,
-	Holds:          (*Limiter).holds,
+	Held:           func(r Reservation) bool { return r.of != nil && r.of.held },
 	WaitHolding:    (*Limiter).waitHolding,
 	SureWait:       (*Limiter).sureWait,
 	After:          after,
@@ -72,15 +72,6 @@ func (l *Limiter) seed(name string, past func() [][]charge) {
 			return // there is no room
 		}
 	}
-}
-
-// holds reports whether units of key are held at a time. Unless asked is set, it takes it for granted that
-// the function of WithLimitsFor says so of no key.
-func (l *Limiter) holds(key string, asked bool) bool {
-	if !asked && !l.current.Load().ruleset.everHeld.Load() {
-		return false // as mostly: no key need be looked up
-	}
-	return l.rulesetOf(key).held
 }
 
 // sureWait returns how long a call for n units of key, which must leave more units, has to wait at least,

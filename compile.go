@@ -74,9 +74,6 @@ func (t *timeline) newRuleset(limits []Limit, own bool) *ruleset {
 			rs.shifted = new([window.Shifts]atomic.Pointer[entry])
 		}
 	}
-	if rs.held {
-		t.everHeld.Store(true)
-	}
 	if own && len(limits) == 1 {
 		rs.kind = rs.rules[0].kind
 	}

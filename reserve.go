@@ -19,6 +19,7 @@ type reservation struct {
 	origins []origin
 	shared  bool // whether the key had no room, and shared a quota
 	settles bool // whether a limit is to be told that it was settled, even if no unit is left over
+	held    bool // whether its units are held until then
 	settled atomic.Bool
 }
 
@@ -106,7 +107,7 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 		return Reservation{}
 	}
 	return Reservation{&reservation{limiter: l, key: l.key(strings.Clone(t.name)), n: n, origins: t.origins,
-		shared: t.placement == placedShared || t.placement == placedWithAnother, settles: rs.settles}}
+		shared: t.placement == placedShared || t.placement == placedWithAnother, settles: rs.settles, held: rs.held}}
 }
 
 // Commit settles the reservation to actual units. If that is less than was reserved, the

@@ -8,10 +8,6 @@ type timeline struct {
 	chargeDenied bool
 	origin       int64 // the instant at which it began
 
-	// everHeld is whether units are held under any of the rulesets that there were. It is set before such
-	// a ruleset is in force.
-	everHeld atomic.Bool
-
 	// floor is the instant before which an empty entry never starts. Otherwise a late
 	// reading of the clock could charge a period whose entries were evicted, and find the
 	// quota of that period again.

@@ -31,20 +31,17 @@ func (c *call) admit() (d *sash.Decision) {
 	return d
 }
 
-// mayChange reports whether the charge of t may change after the response, or holds units until then.
+// mayChange reports whether the charge of t may change after the response, or holds units until then. Without a
+// store, hold notes if a key has limits of its own that do.
 func (c *call) mayChange(t *take) bool {
 	t.holds = c.keyHolds(t)
 	return t.settles || t.holds
 }
 
-// keyHolds reports whether the limits of t's key hold units. These are the limits of its policy, unless the key
-// has its own.
+// keyHolds reports whether the limits of t's key hold units: the limits of its policy or, in a store, its own.
 func (c *call) keyHolds(t *take) bool {
-	switch {
-	case c.own == nil && (t.policy.holds || c.store != nil):
+	if c.store == nil || c.own == nil {
 		return t.policy.holds
-	case c.store == nil: // which knows of SetLimits, too
-		return internals.Holds(c.limiter, t.key, c.own != nil)
 	}
 	limits := c.own(t.policy.storedKey(t.key))
 	return len(limits) == 0 && t.policy.holds || slices.ContainsFunc(limits, quota.IsHeld)
@@ -76,11 +73,10 @@ func (c *call) charge(takes []*take, reserve bool) *sash.Decision {
 		if !c.headers.any() || t.Shadow {
 			next = nil
 		}
-		var held sash.Reservation
-		held, t.decision = internals.TakeHolding(c.limiter, t.key, t.cost, 0, next)
+		t.reservation.here, t.decision = internals.TakeHolding(c.limiter, t.key, t.cost, 0, next)
 		t.nextKnown = t.next.Limit.Window > 0
-		c.hold(t, held)
 	}
+	c.hold(t)
 	t.remaining, t.decided = t.decision.Remaining, true
 	return &t.decision
 }
@@ -93,28 +89,24 @@ func (c *call) chargeOnTerms(takes []*take, reserve bool) {
 		c.setNames(takes)
 		var reservations []sash.Reservation
 		reservations, t.decision = c.takeOnTerms(takes, reserve)
-		if reserve {
+		if len(reservations) > 0 {
 			t.reservation.here = reservations[0]
-		} else if len(reservations) > 0 {
-			c.hold(t, reservations[0])
 		}
 	case reserve:
 		t.reservation.here, t.decision = c.limiter.ReserveLeaving(t.key, t.cost, t.leave)
 	default:
-		var held sash.Reservation
-		held, t.decision = internals.TakeHolding(c.limiter, t.key, t.cost, t.leave, nil)
-		c.hold(t, held)
+		t.reservation.here, t.decision = internals.TakeHolding(c.limiter, t.key, t.cost, t.leave, nil)
 	}
-	t.reserved = t.reserved || reserve && t.decision.Allowed
+	t.reserved = reserve && t.decision.Allowed
+	c.hold(t)
 	t.setRemaining(&t.decision)
 	t.decided = true
 }
 
-// hold notes that the charge of t holds units after all, if held is its reservation: its limits have changed since
-// keyHolds looked.
-func (c *call) hold(t *take, held sash.Reservation) {
-	if held != (sash.Reservation{}) {
-		t.reservation.here, t.reserved, t.holds, c.reserves = held, true, true, true
+// hold notes whether the charge of t holds units: by the limits that were charged, which may be the key's own.
+func (c *call) hold(t *take) {
+	if internals.Held(t.reservation.here) {
+		t.reserved, t.holds, c.reserves = true, true, true
 	}
 }
 
@@ -158,11 +150,8 @@ func (c *call) chargeAll(takes []*take, reserve bool) *sash.Decision {
 	}
 	for _, t := range takes {
 		if c.together.Allowed && t.cost == cost && len(reservations) > 0 {
-			if reserve {
-				t.reserved, t.reservation.here = true, reservations[0]
-			} else {
-				c.hold(t, reservations[0])
-			}
+			t.reserved, t.reservation.here = reserve, reservations[0]
+			c.hold(t)
 			reservations = reservations[1:]
 		}
 	}

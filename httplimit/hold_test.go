@@ -301,7 +301,8 @@ func TestAtOnce_LimitsThatComeWithTheCharge(t *testing.T) {
 		"another policy":  {func(*httplimit.Policy) {}, []httplimit.Option{per("other", "", sash.PerMinute(100).Log())}},
 		"another with a leave": {func(p *httplimit.Policy) { p.Leave = func(*http.Request) int64 { return 1 } },
 			[]httplimit.Option{per("other", "", sash.PerMinute(100).Log())}},
-		"shadow": {func(p *httplimit.Policy) { p.Shadow = true }, nil},
+		"another that settles": {func(*httplimit.Policy) {}, []httplimit.Option{settling(per("other", "", sash.PerMinute(100).Log()))}},
+		"shadow":               {func(p *httplimit.Policy) { p.Shadow = true }, nil},
 	} {
 		for _, tracked := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {

@@ -257,10 +257,8 @@ func (t *Transport) takeNow(ctx context.Context, key, gate string, n int64) (hel
 	case t.Store != nil:
 		answer = t.Store.Take(ctx, []string{key}, n, nil)
 		ensureRetryAfter(&answer.Decision)
-	case internals.Holds(t.Limiter, key, true):
-		held, answer.Decision = t.Limiter.Reserve(key, n)
 	default:
-		answer.Decision = t.Limiter.Take(key, n)
+		held, answer.Decision = internals.TakeHolding(t.Limiter, key, n, 0, nil)
 	}
 	switch d, err := answer.Decision, answer.Err; {
 	case d.Allowed:

@@ -14,13 +14,8 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "http-holding-of-one-key", fault: "the limits of a key's own are held for their lease",
-		file: "httplimit/admit.go", old: "return internals.Holds(c.limiter, t.key, c.own != nil)", new: "return false",
+		file: "httplimit/admit.go", old: "if internals.Held(t.reservation.here) {", new: "if false {",
 		tests: "TestAtOnce_OfAKeyByItself$",
-	},
-	{
-		name: "http-holding-of-a-new-key", fault: "the first request of a key by WithLimitsFor is held for its lease",
-		file: "httplimit/admit.go", old: "t.key, c.own != nil)", new: "t.key, false)",
-		tests: "TestAtOnce_WithTheRestOfAPolicy",
 	},
 	{
 		name: "http-holding-of-a-key-in-a-store", fault: "the limits of a key's own are held for their lease in a store",
@@ -39,7 +34,7 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "http-holding-by-the-last-look", fault: "a request is held for its lease if its key comes to hold units when it is charged",
-		file: "httplimit/admit.go", old: "if held != (sash.Reservation{}) {", new: "if held != (sash.Reservation{}) && c.reserves {",
+		file: "httplimit/admit.go", old: "if internals.Held(t.reservation.here) {", new: "if internals.Held(t.reservation.here) && c.reserves {",
 		tests: "TestAtOnce_LimitsThatCome",
 	},
 	{
@@ -119,7 +114,7 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "client-holding-at-once", fault: "a request that may not wait holds its units for their lease",
-		file: "httplimit/transport.go", old: "	case internals.Holds(t.Limiter, key, true):\n		held, answer.Decision = t.Limiter.Reserve(key, n)\n", new: "",
+		file: "httplimit/transport.go", old: "held, answer.Decision = internals.TakeHolding(t.Limiter, key, n, 0, nil)", new: "answer.Decision = t.Limiter.Take(key, n)",
 		tests: "TestTransport_HoldsNothingWithout",
 	},
 	{

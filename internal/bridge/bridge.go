@@ -76,9 +76,8 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// the first, as in sash.Limiter.TakeThenPeek.
 	NextLeaving func(l *Limiter, key string, leave int64) (now, next Decision)
 
-	// Holds reports whether units of key are held at a time, as sash.AtOnce limits them. Unless asked is
-	// set, it takes it for granted that the function of sash.WithLimitsFor says so of no key.
-	Holds func(l *Limiter, key string, asked bool) bool
+	// Held reports whether the units of a reservation are held until it is settled, as sash.AtOnce limits them.
+	Held func(r Reservation) bool
 
 	// WaitHolding is sash.Limiter.WaitReserve if units of key are held at a time when the call is admitted,
 	// and else sash.Limiter.Wait, which returns the zero Reservation.
