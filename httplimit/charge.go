@@ -168,7 +168,7 @@ func (l *Limiter) settle(c *Charge, r Response) {
 	cost = max(window.Plus(cost, more), 0)
 	// Commit to the estimate, too: the reservation is no longer open then.
 	crossed, err := c.reservation.commit(r.Request.Context(), cost, c.policy.near)
-	c.event.Err, c.event.Near = err, l.known(c.policy, crossed)
+	c.event.Err, c.event.Near, c.event.Estimate = err, l.known(c.policy, crossed), c.estimate
 	if cost < c.estimate || c.holds { // units are back that others wait for
 		l.waits.Free(c.key, 0)
 	}

@@ -19,6 +19,9 @@ type Event struct {
 	QueueFull       bool  // whether it was Denied since there was no room for it in the policy's [Queue]
 	Cost            int64 // in units; 0 if the cost was not computed
 	Leave           int64 // units that must remain after it, by the policy's Leave; 0 if none
+	// Estimate is the units that were charged when the request was Admitted, if Outcome is GivenBack,
+	// Settled or Unseen, and 0 otherwise. So a settlement has changed the charge by Cost-Estimate units.
+	Estimate int64
 	// Near is the limits of which less remains than the policy's Near, from this request on: of each, that
 	// share was there before the charge, and is not after it. It is nil for most requests, and if Outcome is
 	// neither Admitted nor Settled.

@@ -73,6 +73,7 @@ type model struct {
 	names  []string // of keys, in the order in which they were seen
 	prints map[string]uint64
 
+	tally        modelTally
 	limiterNames map[string]string // of keys: by which the limiter knows them
 
 	// What the options are.
@@ -104,6 +105,13 @@ func (m *model) observe(e httplimit.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.events, m.told = append(m.events, e), m.told+1
+	m.tally.countWait(&e)
+}
+
+// count is a second observer of all events.
+func (m *model) count(e httplimit.Event) {
+	m.seen.Add(1)
+	m.tally.Observe(&e)
 }
 
 // randomOf returns the source of random numbers of a step, so that steps can be left out.
@@ -116,6 +124,7 @@ func (m *model) start() {
 	m.stopping, m.ended = make(chan struct{}), make(chan struct{})
 	m.table = reference.NewTable([]reference.Limit{{Unlimited: true}})
 	m.table.NameOf = func(key string) string { return m.limiterNames[key] }
+	m.tally.charged, m.tally.waited = map[string]int64{}, map[string]int64{}
 	m.keys, m.prints, m.limiterNames = map[string]*knownKey{}, map[string]uint64{}, map[string]string{}
 	m.deniedBy, m.unidentifiedBy = http.StatusTooManyRequests, http.StatusBadRequest
 	var options []httplimit.Option
@@ -139,6 +148,9 @@ func (m *model) start() {
 		m.failf("New: %v", err)
 	}
 	m.limiter = limiter
+	if err := m.tally.WatchPolicies(limiter); err != nil {
+		m.failf("WatchPolicies: %v", err)
+	}
 	m.middleware = limiter.Middleware(http.HandlerFunc(m.handle))
 	m.listener = newModelListener()
 	m.server = &http.Server{Handler: http.HandlerFunc(m.around), ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}

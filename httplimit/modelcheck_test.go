@@ -94,6 +94,7 @@ func (m *model) compare() {
 	m.mu.Unlock()
 	if m.observed {
 		m.compareEvents(want, got)
+		m.checkTally()
 	}
 }
 

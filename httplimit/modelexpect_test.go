@@ -10,6 +10,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/internal/reference"
+	"github.com/seed-30da4c49/sash/internal/tally"
 )
 
 // A modelTake is the share of one policy in a request.
@@ -298,6 +299,7 @@ func (m *model) expectTake(x *exchange, i int, at int64, allowed bool, whole *re
 		w.Outcome = httplimit.Withheld
 	default:
 		w.Near = t.crossed
+		m.bill(t, t.cost)
 	}
 	return w
 }
@@ -338,9 +340,11 @@ func (m *model) expectSettled(x *exchange, r httplimit.Response, unseen bool, at
 		if failed {
 			want = append(want, w)
 		}
+		w.Estimate = t.cost
 		had := m.hasNear(t, at)
 		m.table.Settle(at, t.reservation, cost)
 		w.Near = m.crossedSince(t, at, had)
+		m.bill(t, min(cost, tally.MostUnits)-t.cost)
 		switch {
 		case cost == t.cost && unseen && !said:
 			w.Outcome = httplimit.Unseen

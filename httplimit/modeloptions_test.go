@@ -98,7 +98,7 @@ var modelOptions = []modelOption{
 			return nil
 		}
 		m.observed = true
-		return []httplimit.Option{httplimit.WithObserver(m.observe), httplimit.WithObserver(func(httplimit.Event) { m.seen.Add(1) })}
+		return []httplimit.Option{httplimit.WithObserver(m.observe), httplimit.WithObserver(m.count)}
 	}},
 	{"WithEventFingerprints", oneIn(3, func(m *model, random *rand.Rand) []httplimit.Option {
 		if !m.observed {

@@ -10,13 +10,18 @@
 // # Instruments
 //
 // Their names and attributes have the shape of aspnetcore.rate_limiting.requests and the like in
-// the semantic conventions. All are asynchronous. They have the attribute
+// the semantic conventions. All but time_in_queue are asynchronous. They have the attribute
 // sash.rate_limiting.limiter, which is the name that New is given, and those in braces, in the
 // same namespace.
 //
 //	sash.rate_limiting.requests{policy,limit,result}  counter, {request}: once for each policy
+//	sash.rate_limiting.units{policy,limit,result,unit}  counter, {unit}: that requests cost, counted like requests
 //	sash.rate_limiting.refunds{policy}                counter, {request}: given back after the answer
 //	sash.rate_limiting.settlements{policy}            counter, {request}: changed to another cost after it
+//	sash.rate_limiting.refunded_units{policy,unit}    counter, {unit}: given back by refunds and settlements
+//	sash.rate_limiting.surcharged_units{policy,unit}  counter, {unit}: charged by settlements above the estimates
+//	sash.rate_limiting.request.time_in_queue{policy,result}  histogram, s: of requests that had to wait
+//	sash.rate_limiting.denied_clients{policy}         counter, {client}: denied for the first time in this process
 //	sash.rate_limiting.store_errors{policy}           counter, {error}: a store did not decide
 //	sash.rate_limiting.near_limit{policy,limit}       counter, {request}: left less of the limit than the policy's Near
 //	sash.rate_limiting.full_queues{policy}            counter, {request}: denied for lack of room in a Queue
@@ -33,11 +38,55 @@
 //	sash.rate_limiting.invalid_calls                  counter, {call}: wrong limits of WithLimitsFor
 //	sash.rate_limiting.sweeps                         counter, {sweep}: for idle keys
 //
-// A request holds no lease of a limit while it runs, and does not queue. So there is nothing
-// like active_request_leases and queued_requests.
+//	sash.rate_limiting.policy_reloads{result}                   counter, {reload}: loaded or failed
+//	sash.rate_limiting.policy_last_reload.successful            gauge, {success}: 1 if the last one has succeeded, or else 0
+//	sash.rate_limiting.policy_last_reload.success_time          gauge, s: when the last that has succeeded did, since 1970
+//
+// The instruments of reloads have data once [Metrics.ObserveReload] was called.
+//
+// No event tells that a request begins to wait, or ends to hold units. So there is nothing like
+// active_request_leases and queued_requests.
 //
 // Stores have no keys in this process, so under httplimit.WithStore the instruments from keys on
 // have no data. Without a store, store_errors has none.
+//
+// # Units
+//
+// Policies with a Cost or a Settle have metrics in units, which the attribute unit names by the policy's Unit.
+// Elsewhere each request costs one unit, so requests tell. For each policy, summed over its limits,
+//
+//	charged = admitted - refunded + surcharged
+//
+// is what its requests were charged in the end, as far as they are answered. These are units with the result
+// admitted, refunded_units and surcharged_units.
+//
+// A few cases:
+//   - A request counts with 2^40 units at most, before and after the answer. So a Content-Length that a client
+//     has made up does not hide the others. A count starts again at 0 after 2^63 units.
+//   - A settlement that the store may not have made counts as made, and in store_errors.
+//   - What sash.WithChargeDenied charges is not among the units that are admitted.
+//   - The units that a limit by sash.AtOnce holds come back without being given back.
+//   - Of a sash.Limiter, Commit and Cancel of a reservation are not observed. So its units are the ones
+//     that were reserved.
+//
+// # Time in queues
+//
+// Policies with a Queue have a histogram of how long their requests have waited. Only requests that had to wait
+// are in it, by their result: admitted, denied, withheld or abandoned. So its count tells how many those were,
+// out of requests. A request waits in all its queues at once, and counts under each policy
+// with a Queue for the whole time. The bounds are
+// 1, 5, 10, 25, 50, 100, 250 and 500 ms, and 1, 2.5, 5, 10, 30 and 60 s. A view of the
+// SDK can give it others, or make it an exponential histogram.
+//
+// OpenTelemetry has no histogram that is read when it is collected. So a request that had to wait records its
+// time at once, which takes a microsecond and allocates. No other request does.
+//
+// # Denied clients
+//
+// A client counts in denied_clients when a policy denies it for the first time since the process has
+// started, also if the policy is a shadow. It needs httplimit.WithEventFingerprints(httplimit.Denied), and
+// has data from the first such denial on. It is an estimate: the standard error is 0.4 % of 100,000 clients and
+// 2.3 % of 500,000, and at about 700,000 the count stays. A policy keeps 8 kB for it, and nothing of the clients.
 //
 // # Attributes
 //

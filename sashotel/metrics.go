@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -23,8 +24,9 @@ const (
 // [Metrics.Observe] or [Metrics.ObserveTake], and register them with [Metrics.Register] or
 // [Metrics.RegisterLimits]. All methods are safe for concurrent use.
 type Metrics struct {
-	limiter string
-	tally   tally.Tally
+	limiter     string
+	tally       tally.Tally
+	instruments atomic.Pointer[instruments] // nil: not registered
 
 	mu           sync.Mutex
 	registration metric.Registration // nil: none
@@ -37,11 +39,33 @@ func New(limiter string) *Metrics { return &Metrics{limiter: limiter} }
 
 // Observe counts an event. It is the function for [httplimit.WithObserver]. Until
 // [Metrics.Register], it counts nothing.
-func (m *Metrics) Observe(e httplimit.Event) { m.tally.Observe(&e) }
+func (m *Metrics) Observe(e httplimit.Event) {
+	m.tally.Observe(&e)
+	if e.Waited > 0 {
+		m.recordWait(&e)
+	}
+}
+
+// recordWait records the time that a request has waited in queues, if it counts.
+func (m *Metrics) recordWait(e *httplimit.Event) {
+	i := m.instruments.Load()
+	if i == nil {
+		return
+	}
+	if r, counts := m.tally.WaitOf(e); counts {
+		// The context of the request is not known here.
+		i.waits.Record(context.Background(), e.Waited.Seconds(), i.attributes(e.Policy, "", r.String(), ""))
+	}
+}
 
 // ObserveTake counts a decision of a limiter without policies. It is the function for
 // [sash.WithObserver]. Until [Metrics.RegisterLimits], it counts nothing.
-func (m *Metrics) ObserveTake(_ string, _ int64, d sash.Decision) { m.tally.ObserveTake(&d) }
+func (m *Metrics) ObserveTake(_ string, n int64, d sash.Decision) { m.tally.ObserveTake(n, &d) }
+
+// ObserveReload counts an attempt to load changed policies, such as those of a file. err is nil if they are in
+// force now, or else says why the former ones were kept. The instruments of reloads have data from the first
+// call on. A call before [Metrics.Register] counts, too. A call takes a lock.
+func (m *Metrics) ObserveReload(err error) { m.tally.ObserveReload(err) }
 
 // Register begins to count what l decides, and registers the instruments with a meter of p.
 // Call it before the first request.
@@ -57,8 +81,8 @@ func (m *Metrics) RegisterLimits(p metric.MeterProvider, l *sash.Limiter) error 
 }
 
 // Unregister ends the collection. It is for limiters that end before the process does. Counting
-// goes on, so that the Metrics can be registered again. It does nothing if the Metrics are not
-// registered.
+// goes on, so that the Metrics can be registered again; only the time in queues is not recorded until then,
+// and what was recorded stays with the MeterProvider. It does nothing if the Metrics are not registered.
 func (m *Metrics) Unregister() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,6 +91,7 @@ func (m *Metrics) Unregister() error {
 	}
 	err := m.registration.Unregister()
 	m.registration = nil
+	m.instruments.Store(nil)
 	return err
 }
 
@@ -100,6 +125,9 @@ func (m *Metrics) registerLocked(p metric.MeterProvider, watch func() error) err
 			return nil
 		}, i.all...)
 	}
+	if err == nil {
+		m.instruments.Store(i)
+	}
 	return err
 }
 
@@ -110,12 +138,17 @@ type instruments struct {
 	all     []metric.Observable
 	err     error // of making them
 
-	requests     metric.Int64ObservableCounter
-	nears        metric.Int64ObservableCounter
-	others       map[string]metric.Int64Observable // by the name of a tally.Other
-	units, burst metric.Int64ObservableGauge
-	window       metric.Float64ObservableGauge
-	stats        map[string]metric.Int64Observable // by the name of a tally.Stat
+	requests               metric.Int64ObservableCounter
+	units                  metric.Int64ObservableCounter
+	nears                  metric.Int64ObservableCounter
+	others                 map[string]metric.Int64Observable // by the name of a tally.Other
+	waits                  metric.Float64Histogram
+	limitUnits, limitBurst metric.Int64ObservableGauge
+	limitWindow            metric.Float64ObservableGauge
+	stats                  map[string]metric.Int64Observable // by the name of a tally.Stat
+	reloads                metric.Int64ObservableCounter
+	reloaded               metric.Int64ObservableGauge
+	reloadedAt             metric.Float64ObservableGauge
 }
 
 func newInstruments(meter metric.Meter, limiter string) (*instruments, error) {
@@ -126,15 +159,18 @@ func newInstruments(meter metric.Meter, limiter string) (*instruments, error) {
 		stats:   make(map[string]metric.Int64Observable),
 	}
 	i.requests = i.counter("requests", "{request}", "Requests by their result under each of their policies.")
+	i.units = i.counter("units", "{unit}", "Units that requests cost, by their result under each of their policies.")
 	i.nears = i.counter("near_limit", "{request}", "Requests that left less of the limit than the share Near of their policy.")
 	for _, other := range tally.Others() {
 		i.others[other.Name] = i.counter(other.Name, "{"+other.Unit+"}", other.Help)
 	}
-	i.units = i.gauge("limit.units", "Units that the limit admits in its window.")
-	i.burst = i.gauge("limit.burst", "Units that the token bucket admits at once.")
-	window, err := meter.Float64ObservableGauge(namespace+"limit.window", metric.WithUnit("s"), metric.WithDescription("Window of the limit."))
-	i.window = window
-	i.made(window, err)
+	i.limitUnits = i.gauge("limit.units", "{unit}", "Units that the limit admits in its window.")
+	i.limitBurst = i.gauge("limit.burst", "{unit}", "Units that the token bucket admits at once.")
+	i.limitWindow = i.seconds("limit.window", "Window of the limit.")
+	i.reloads = i.counter("policy_reloads", "{reload}", "Attempts to load changed policies.")
+	i.reloaded = i.gauge("policy_last_reload.successful", "{success}", "Whether the last attempt to load changed policies has succeeded.")
+	i.reloadedAt = i.seconds("policy_last_reload.success_time", "Time of the last attempt to load changed policies that has succeeded, since 1970.")
+	i.waits = i.histogram("request.time_in_queue", "Time that requests which had to wait have waited in queues.")
 	for _, s := range tally.Stats() {
 		i.stats[s.Name] = i.stat(s)
 	}
@@ -152,10 +188,28 @@ func (i *instruments) counter(name, unit, help string) metric.Int64ObservableCou
 	return c
 }
 
-func (i *instruments) gauge(name, help string) metric.Int64ObservableGauge {
-	g, err := i.meter.Int64ObservableGauge(namespace+name, metric.WithUnit("{unit}"), metric.WithDescription(help))
+func (i *instruments) gauge(name, unit, help string) metric.Int64ObservableGauge {
+	g, err := i.meter.Int64ObservableGauge(namespace+name, metric.WithUnit(unit), metric.WithDescription(help))
 	i.made(g, err)
 	return g
+}
+
+func (i *instruments) seconds(name, help string) metric.Float64ObservableGauge {
+	g, err := i.meter.Float64ObservableGauge(namespace+name, metric.WithUnit("s"), metric.WithDescription(help))
+	i.made(g, err)
+	return g
+}
+
+// histogram makes a histogram of times. OpenTelemetry has none that is read when it is collected, so requests
+// record it, and it is not in all.
+func (i *instruments) histogram(name, help string) metric.Float64Histogram {
+	bounds := make([]float64, len(tally.WaitBounds))
+	for b, bound := range tally.WaitBounds {
+		bounds[b] = bound.Seconds()
+	}
+	h, err := i.meter.Float64Histogram(namespace+name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
+	i.err = errors.Join(i.err, err)
+	return h
 }
 
 // stat makes the instrument of a figure of [sash.Stats]. One that is no counter is the sum of
@@ -172,31 +226,50 @@ func (i *instruments) stat(s tally.Stat) metric.Int64Observable {
 // observe reports the figures.
 func (i *instruments) observe(o metric.Observer, f *tally.Figures) {
 	for _, c := range f.Decisions {
-		o.ObserveInt64(i.requests, c.N, i.attributes(c.Policy, c.Limit, c.Result.String()))
+		o.ObserveInt64(i.requests, c.N, i.attributes(c.Policy, c.Limit, c.Result.String(), ""))
+		if c.Units != nil {
+			o.ObserveInt64(i.units, c.Sum, i.attributes(c.Policy, c.Limit, c.Result.String(), c.Unit))
+		}
 	}
 	for _, c := range f.Nears {
-		o.ObserveInt64(i.nears, c.N, i.attributes(c.Policy, c.Limit, ""))
+		o.ObserveInt64(i.nears, c.N, i.attributes(c.Policy, c.Limit, "", ""))
 	}
 	for _, c := range f.Others {
-		o.ObserveInt64(i.others[c.Name], c.N, i.attributes(c.Policy, "", ""))
+		o.ObserveInt64(i.others[c.Name], c.N, i.attributes(c.Policy, "", "", c.Of))
 	}
 	for _, l := range f.Limits {
-		labels := i.attributes(l.Policy, l.Label, "")
-		o.ObserveInt64(i.units, l.Count, labels)
-		o.ObserveFloat64(i.window, l.Window.Seconds(), labels)
+		labels := i.attributes(l.Policy, l.Label, "", "")
+		o.ObserveInt64(i.limitUnits, l.Count, labels)
+		o.ObserveFloat64(i.limitWindow, l.Window.Seconds(), labels)
 		if l.Algorithm == sash.TokenBucket {
-			o.ObserveInt64(i.burst, l.Burst, labels)
+			o.ObserveInt64(i.limitBurst, l.Burst, labels)
 		}
 	}
 	for _, s := range f.Stats {
-		o.ObserveInt64(i.stats[s.Name], int64(s.Value), i.attributes("", "", ""))
+		o.ObserveInt64(i.stats[s.Name], int64(s.Value), i.attributes("", "", "", ""))
+	}
+	if r := f.Reloads; r != nil {
+		i.observeReloads(o, r)
+	}
+}
+
+func (i *instruments) observeReloads(o metric.Observer, r *tally.Reloads) {
+	o.ObserveInt64(i.reloads, r.Loaded, i.attributes("", "", "loaded", ""))
+	o.ObserveInt64(i.reloads, r.Failed, i.attributes("", "", "failed", ""))
+	successful := int64(0)
+	if r.Successful {
+		successful = 1
+	}
+	o.ObserveInt64(i.reloaded, successful, i.attributes("", "", "", ""))
+	if !r.LastSuccess.IsZero() {
+		o.ObserveFloat64(i.reloadedAt, float64(r.LastSuccess.UnixMilli())/1000, i.attributes("", "", "", ""))
 	}
 }
 
 // attributes returns the attributes that are not empty.
-func (i *instruments) attributes(policy, limit, result string) metric.MeasurementOption {
+func (i *instruments) attributes(policy, limit, result, unit string) metric.MeasurementOption {
 	all := []attribute.KeyValue{i.limiter}
-	for _, a := range []struct{ key, value string }{{"policy", policy}, {"limit", limit}, {"result", result}} {
+	for _, a := range []struct{ key, value string }{{"policy", policy}, {"limit", limit}, {"result", result}, {"unit", unit}} {
 		if a.value != "" {
 			all = append(all, attribute.String(namespace+a.key, a.value))
 		}

@@ -21,9 +21,11 @@ type Metrics struct {
 	limiter string
 	tally   tally.Tally
 
-	decisions, nears, units, window, burst *prometheus.Desc
-	others                                 map[string]*prometheus.Desc // by the name of a tally.Other
-	stats                                  map[string]*prometheus.Desc // by the name of a tally.Stat
+	decisions, units, nears, waits            *prometheus.Desc
+	limitUnits, limitWindow, limitBurst       *prometheus.Desc
+	reloads, reloadSuccessful, reloadLoadedAt *prometheus.Desc
+	others                                    map[string]*prometheus.Desc // by the name of a tally.Other
+	stats                                     map[string]*prometheus.Desc // by the name of a tally.Stat
 }
 
 // New returns the metrics of the limiter with that name, which is the value of the label
@@ -34,12 +36,21 @@ func New(limiter string) *Metrics {
 		return prometheus.NewDesc("sash_"+name, help, labels, prometheus.Labels{"limiter": limiter})
 	}
 	m.decisions = desc("decisions_total", "Requests by their result under each of their policies.", "policy", "limit", "result")
+	m.units = desc("units_total", "Units that requests cost, by their result under each of their policies.", "policy", "limit", "result", "unit")
+	m.waits = desc("time_in_queue_seconds", "Time that requests which had to wait have waited in queues.", "policy", "result")
 	m.nears = desc("near_limit_total", "Requests that left less of the limit than the share Near of their policy.", "policy", "limit")
-	m.units = desc("limit_units", "Units that the limit admits in its window.", "policy", "limit")
-	m.window = desc("limit_window_seconds", "Window of the limit.", "policy", "limit")
-	m.burst = desc("limit_burst_units", "Units that the token bucket admits at once.", "policy", "limit")
+	m.limitUnits = desc("limit_units", "Units that the limit admits in its window.", "policy", "limit")
+	m.limitWindow = desc("limit_window_seconds", "Window of the limit.", "policy", "limit")
+	m.limitBurst = desc("limit_burst_units", "Units that the token bucket admits at once.", "policy", "limit")
+	m.reloads = desc("policy_reloads_total", "Attempts to load changed policies.", "result")
+	m.reloadSuccessful = desc("policy_last_reload_successful", "Whether the last attempt to load changed policies has succeeded.")
+	m.reloadLoadedAt = desc("policy_last_reload_success_timestamp_seconds", "Time of the last attempt to load changed policies that has succeeded.")
 	for _, o := range tally.Others() {
-		m.others[o.Name] = desc(o.Name+"_total", o.Help, "policy")
+		labels := []string{"policy"}
+		if o.InUnits {
+			labels = append(labels, "unit")
+		}
+		m.others[o.Name] = desc(o.Name+"_total", o.Help, labels...)
 	}
 	for _, s := range tally.Stats() {
 		name := s.Name
@@ -57,7 +68,12 @@ func (m *Metrics) Observe(e httplimit.Event) { m.tally.Observe(&e) }
 
 // ObserveTake counts a decision of a limiter without policies. It is the function for
 // [sash.WithObserver]. Until [Metrics.RegisterLimits], it counts nothing.
-func (m *Metrics) ObserveTake(_ string, _ int64, d sash.Decision) { m.tally.ObserveTake(&d) }
+func (m *Metrics) ObserveTake(_ string, n int64, d sash.Decision) { m.tally.ObserveTake(n, &d) }
+
+// ObserveReload counts an attempt to load changed policies, such as those of a file. err is nil if they are in
+// force now, or else says why the former ones were kept. The metrics of reloads exist from the first call on.
+// A call before [Metrics.Register] counts, too. A call takes a lock.
+func (m *Metrics) ObserveReload(err error) { m.tally.ObserveReload(err) }
 
 // Register begins to count what l decides, and registers the metrics with r. Call it before
 // the first request. It can be called again with another r, for the same l.
@@ -96,7 +112,11 @@ func (m *Metrics) register(r prometheus.Registerer, watch func() error) error {
 
 // Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.decisions, m.nears, m.units, m.window, m.burst} {
+	for _, d := range []*prometheus.Desc{
+		m.decisions, m.units, m.nears, m.waits,
+		m.limitUnits, m.limitWindow, m.limitBurst,
+		m.reloads, m.reloadSuccessful, m.reloadLoadedAt,
+	} {
 		descs <- d
 	}
 	for _, d := range m.others {
@@ -118,18 +138,28 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	f := m.tally.Read()
 	for _, c := range f.Decisions {
 		counter(m.decisions, c.N, c.Policy, c.Limit, c.Result.String())
+		if c.Units != nil {
+			counter(m.units, c.Sum, c.Policy, c.Limit, c.Result.String(), c.Unit)
+		}
 	}
 	for _, c := range f.Nears {
 		counter(m.nears, c.N, c.Policy, c.Limit)
 	}
 	for _, c := range f.Others {
-		counter(m.others[c.Name], c.N, c.Policy)
+		if c.InUnits {
+			counter(m.others[c.Name], c.N, c.Policy, c.Of)
+		} else {
+			counter(m.others[c.Name], c.N, c.Policy)
+		}
+	}
+	for _, w := range f.Waits {
+		metrics <- m.histogram(w)
 	}
 	for _, l := range f.Limits {
-		gauge(m.units, float64(l.Count), l.Policy, l.Label)
-		gauge(m.window, l.Window.Seconds(), l.Policy, l.Label)
+		gauge(m.limitUnits, float64(l.Count), l.Policy, l.Label)
+		gauge(m.limitWindow, l.Window.Seconds(), l.Policy, l.Label)
 		if l.Algorithm == sash.TokenBucket {
-			gauge(m.burst, float64(l.Burst), l.Policy, l.Label)
+			gauge(m.limitBurst, float64(l.Burst), l.Policy, l.Label)
 		}
 	}
 	for _, s := range f.Stats {
@@ -139,4 +169,28 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 			gauge(m.stats[s.Name], s.Value)
 		}
 	}
+	if r := f.Reloads; r != nil {
+		counter(m.reloads, r.Loaded, "loaded")
+		counter(m.reloads, r.Failed, "failed")
+		successful := 0.0
+		if r.Successful {
+			successful = 1
+		}
+		gauge(m.reloadSuccessful, successful)
+		if !r.LastSuccess.IsZero() {
+			gauge(m.reloadLoadedAt, float64(r.LastSuccess.UnixMilli())/1000)
+		}
+	}
+}
+
+// histogram returns the histogram of a wait. Its count is the sum of its buckets, so the two always agree.
+func (m *Metrics) histogram(w tally.Wait) prometheus.Metric {
+	buckets, count := make(map[float64]uint64, len(tally.WaitBounds)), uint64(0)
+	for i, n := range w.Buckets {
+		count += uint64(n)
+		if i < len(tally.WaitBounds) {
+			buckets[tally.WaitBounds[i].Seconds()] = count
+		}
+	}
+	return prometheus.MustNewConstHistogram(m.waits, count, w.Sum.Seconds(), buckets, w.Policy, w.Result.String())
 }

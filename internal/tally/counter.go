@@ -6,45 +6,46 @@ import (
 	"github.com/puzpuzpuz/xsync/v3"
 )
 
-// A counter counts calls. The zero counter is ready to use, and it is safe for concurrent use.
+// A counter counts calls, or units. The zero counter is ready to use, and it is safe for concurrent use.
 //
 // It is one word until two calls meet there. From then on it also has stripes, in which the cores count
 // without waiting for each other. To find the stripe of its core costs a call several times as much as the
 // word, so a counter has stripes only if it needs them.
 //
-// Invariant: each call was added either to the word or to the stripes, and neither ever falls.
+// Invariant: each call was added either to the word or to the stripes. Neither falls before it has passed
+// 2^63, which calls never do.
 type counter struct {
 	word    atomic.Int64
 	stripes atomic.Pointer[xsync.Counter] // nil: no two calls have met yet
 	_       [112]byte                     // to two cache lines, which processors fetch together: no other counter is there
 }
 
-// add counts a call.
-func (c *counter) add() {
+// add adds n, which is at least 0.
+func (c *counter) add(n int64) {
 	if stripes := c.stripes.Load(); stripes != nil {
-		stripes.Inc()
+		stripes.Add(n)
 		return
 	}
 	// An attempt also fails if its goroutine is stopped within it while another one counts, even on one core.
 	// It takes a core more to make two attempts in a row fail, but for a rare chance.
 	for range 2 {
-		if n := c.word.Load(); c.word.CompareAndSwap(n, n+1) {
+		if old := c.word.Load(); c.word.CompareAndSwap(old, old+n) {
 			return
 		}
 	}
-	c.addStriped()
+	c.addStriped(n)
 }
 
-// addStriped counts a call in the stripes, which it makes if there are none.
-func (c *counter) addStriped() {
+// addStriped adds n to the stripes, which it makes if there are none.
+func (c *counter) addStriped(n int64) {
 	// Of several calls that find none, one makes those that stay.
 	if c.stripes.Load() == nil {
 		c.stripes.CompareAndSwap(nil, xsync.NewCounter())
 	}
-	c.stripes.Load().Inc()
+	c.stripes.Load().Add(n)
 }
 
-// value returns the number of calls so far. Calls that are under way may not be counted yet.
+// value returns the sum so far. Calls that are under way may not be counted yet.
 func (c *counter) value() int64 {
 	n := c.word.Load()
 	if stripes := c.stripes.Load(); stripes != nil {

@@ -10,14 +10,14 @@ import (
 func TestCounter_HasWhatWasCountedBeforeAndAfterItHasStripes(t *testing.T) {
 	var c counter
 	require.Zero(t, c.value())
-	c.add()
-	c.add()
+	c.add(1)
+	c.add(1)
 	require.EqualValues(t, 2, c.value())
 	require.Nil(t, c.stripes.Load(), "no calls have met")
-	c.addStriped()
+	c.addStriped(1)
 	require.EqualValues(t, 3, c.value())
-	c.addStriped()
-	c.add()
+	c.addStriped(1)
+	c.add(1)
 	require.EqualValues(t, 5, c.value())
 	require.EqualValues(t, 2, c.word.Load(), "stripes stay")
 }
@@ -29,7 +29,7 @@ func TestCounter_CountsEachCallOfManyAtOnce(t *testing.T) {
 	for range goroutines {
 		all.Go(func() {
 			for range calls {
-				c.add()
+				c.add(1)
 			}
 		})
 	}

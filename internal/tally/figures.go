@@ -12,8 +12,10 @@ type Figures struct {
 	Decisions []Count
 	Nears     []NearCount
 	Others    []OtherCount
-	Limits    []Limit // in force
-	Stats     []Stat  // of the keys; none if they are not in this process
+	Waits     []Wait
+	Limits    []Limit  // in force
+	Stats     []Stat   // of the keys; none if they are not in this process
+	Reloads   *Reloads // nil: there was none
 }
 
 // A Count is a number of requests since the limiter is watched.
@@ -22,6 +24,13 @@ type Count struct {
 	Limit  string // its text, or OtherLimit; empty if no limit decided
 	Result Result
 	N      int64
+	*Units // nil: each request costs one
+}
+
+// Units are the units that requests cost.
+type Units struct {
+	Unit string // what they count, by the policy; may be empty
+	Sum  int64
 }
 
 // A NearCount is a number of requests that left less of a limit than the Near of the policy, since the limiter
@@ -36,32 +45,42 @@ type NearCount struct {
 type OtherCount struct {
 	Other
 	Policy string
+	Of     string // if InUnits: what they count, by the policy; may be empty
 	N      int64
 }
 
-// An Other is a counter that each policy has beside its decisions. Its Name consists of words
+// An Other is a counter that each policy has next to its decisions. Its Name consists of words
 // with underscores, to which exporters add what their conventions ask for.
-type Other struct{ Name, Unit, Help string }
+type Other struct {
+	Name, Unit, Help string
+	InUnits          bool // whether it counts what requests cost
+}
 
-// The counters beside the decisions, as indices of others.
+// The counters next to the decisions, as indices of others.
 const (
-	refunds     = iota
-	settlements // not those to nothing, which are refunds
-	storeErrors // only if a store decides
-	fullQueues  // only if requests may wait under the policy
-	unseen      // only if responses may change charges of the policy
+	refunds         = iota
+	settlements     // not those to nothing, which are refunds
+	storeErrors     // only if a store decides
+	fullQueues      // only if requests may wait under the policy
+	unseen          // only if responses may change charges of the policy
+	refundedUnits   // only if requests may cost other than one unit
+	surchargedUnits // likewise
+	deniedClients   // only once one is known
 	numOthers
 )
 
 var others = [numOthers]Other{
-	refunds:     {"refunds", "request", "Charges that were given back after the answer."},
-	settlements: {"settlements", "request", "Charges that were changed to another cost after the answer."},
-	storeErrors: {"store_errors", "error", "Decisions that the store did not make."},
-	fullQueues:  {"full_queues", "request", "Requests that were denied as there was no room in the queue of the policy."},
-	unseen:      {"unseen_responses", "request", "Charges that stayed as the handler showed no response."},
+	refunds:         {"refunds", "request", "Charges that were given back after the answer.", false},
+	settlements:     {"settlements", "request", "Charges that were changed to another cost after the answer.", false},
+	storeErrors:     {"store_errors", "error", "Decisions that the store did not make.", false},
+	fullQueues:      {"full_queues", "request", "Requests that were denied as there was no room in the queue of the policy.", false},
+	unseen:          {"unseen_responses", "request", "Charges that stayed as the handler showed no response.", false},
+	refundedUnits:   {"refunded_units", "unit", "Units that were given back after the answer, of whole charges and of parts.", true},
+	surchargedUnits: {"surcharged_units", "unit", "Units that were charged after the answer, above the estimates.", true},
+	deniedClients:   {"denied_clients", "client", "Clients that were denied for the first time in this process, as an estimate.", false},
 }
 
-// Others returns all counters that policies can have beside their decisions.
+// Others returns all counters that policies can have next to their decisions.
 func Others() []Other { return others[:] }
 
 // A Limit is a limit of a policy, other than [sash.Unlimited].
@@ -89,13 +108,14 @@ func (t *Tally) Read() (f Figures) {
 	if t.source.stats != nil {
 		f.Stats = statsOf(t.source.stats())
 	}
+	f.Reloads = t.reloads.read()
 	return f
 }
 
 // current reports whether t has those policies with their limits.
 func (t *table) current(policies []httplimit.Policy) bool {
 	return slices.EqualFunc(t.policies, policies, func(p *policy, now httplimit.Policy) bool {
-		return p.name == now.Name && p.shadow == now.Shadow && p.queued == queues(now) && p.settled == settles(now) && p.near == (now.Near > 0) && slices.Equal(p.limits, limitsOf(now))
+		return p.name == now.Name && p.traits == traitsOf(&now) && slices.Equal(p.limits, limitsOf(now))
 	})
 }
 
@@ -106,17 +126,55 @@ func (f *Figures) add(p *policy, stored bool) {
 	}
 	f.addSeries(p, p.rest, false)
 	f.addSeries(p, p.undecided, true)
-	for i, counter := range p.others {
-		n := counter.value()
-		if n > 0 || (i != storeErrors || stored) && (i != fullQueues || p.queued) && (i != unseen || p.settled) {
-			f.Others = append(f.Others, OtherCount{others[i], p.name, n})
+	for i := range p.others {
+		if n := p.other(i); n > 0 && !others[i].InUnits || p.begins(i, stored) {
+			f.Others = append(f.Others, OtherCount{others[i], p.name, p.unitOf(i), n})
 		}
 	}
+	f.addWaits(p)
 	for i, l := range p.limits {
 		if l != sash.Unlimited() && !slices.Contains(p.limits[:i], l) {
 			f.Limits = append(f.Limits, Limit{p.name, l.String(), l})
 		}
 	}
+}
+
+// other returns the value of a counter next to the decisions.
+func (p *policy) other(i int) int64 {
+	switch n := p.others[i].value(); {
+	case i == deniedClients:
+		return p.clients.number()
+	case others[i].InUnits:
+		return wrapped(n)
+	default:
+		return n
+	}
+}
+
+// begins reports whether p has a counter next to the decisions from the start. stored tells whether a store
+// decides.
+func (p *policy) begins(i int, stored bool) bool {
+	switch i {
+	case storeErrors:
+		return stored
+	case fullQueues:
+		return p.queued
+	case unseen:
+		return p.settled
+	case refundedUnits, surchargedUnits:
+		return p.measured
+	case deniedClients: // 0 would say that none was denied, and events may not tell
+		return false
+	}
+	return true
+}
+
+// unitOf returns the unit of costs if a counter next to the decisions is in units.
+func (p *policy) unitOf(i int) string {
+	if others[i].InUnits {
+		return p.unit
+	}
+	return ""
 }
 
 // addSeries adds the counts of a series. If zeros is set, these include the counts that are 0
@@ -126,14 +184,19 @@ func (f *Figures) addSeries(p *policy, s *series, zeros bool) {
 	if p.shadow {
 		never = Denied
 	}
-	for i, counter := range s.counts {
-		if counter == nil {
+	for i, requests := range s.counts {
+		if requests == nil {
 			continue
 		}
-		r, n := Result(i), counter.value()
-		if n > 0 || zeros && r != never && (p.queued || r != Abandoned) {
-			f.Decisions = append(f.Decisions, Count{p.name, s.label, r, n})
+		r, n := Result(i), requests.number()
+		if n == 0 && (!zeros || r == never || r == Abandoned && !p.queued) {
+			continue
 		}
+		c := Count{p.name, s.label, r, n, nil}
+		if p.measured && s != p.undecided {
+			c.Units = &Units{p.unit, requests.units()}
+		}
+		f.Decisions = append(f.Decisions, c)
 	}
 	if s.near == nil {
 		return

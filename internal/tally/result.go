@@ -1,5 +1,7 @@
 package tally
 
+import "github.com/seed-30da4c49/sash/httplimit"
+
 // A Result is what became of a request under one policy, as a label of metrics.
 type Result uint8
 
@@ -19,3 +21,21 @@ var resultNames = [numResults]string{"admitted", "denied", "shadow_denied", "wit
 
 // String returns the label.
 func (r Result) String() string { return resultNames[r] }
+
+// resultOf returns the result that an event reports with a decision, or numResults if it reports none.
+func resultOf(e *httplimit.Event) Result {
+	switch e.Outcome {
+	case httplimit.Admitted:
+		return Admitted
+	case httplimit.Denied:
+		if e.Shadow {
+			return ShadowDenied
+		}
+		return Denied
+	case httplimit.Withheld:
+		return Withheld
+	case httplimit.Abandoned:
+		return Abandoned
+	}
+	return numResults
+}

@@ -1,5 +1,5 @@
-// Package tally counts decisions by policy, limit and result, and reads the other figures of
-// a limiter. The modules that export metrics share it: they differ in names and formats only.
+// Package tally counts decisions and their units by policy, limit and result, and reads the other
+// figures of a limiter. The modules that export metrics share it: they differ in names and formats only.
 package tally
 
 import (
@@ -17,7 +17,8 @@ import (
 // yet, and counts nothing until it does. It is safe for concurrent use.
 //
 // To count takes one look-up of the policy by its name, one comparison for each limit of the
-// policy, and one addition to a counter. It allocates nothing.
+// policy, and one addition to a counter; another one if the request does not cost one unit, and two
+// more if it has waited. It allocates nothing, but for the first client that a policy denies.
 //
 // Policies and limits come from the limiter. So what is counted has a bounded number of
 // labels, whatever clients send: keys with limits of their own are counted under [OtherLimit].
@@ -26,6 +27,7 @@ type Tally struct {
 	watched any        // the limiter; nil: none yet
 	source  source
 	table   atomic.Pointer[table] // nil: nothing is watched yet
+	reloads reloads
 }
 
 // A source reads the limiter that is watched.
@@ -59,16 +61,37 @@ func (t *table) find(name string) *policy {
 
 // A policy has the counters of one policy. Of a limiter without policies, the name is empty.
 type policy struct {
+	traits
 	name      string
-	shadow    bool
-	queued    bool         // whether requests may wait
-	settled   bool         // whether responses may change charges
-	near      bool         // whether it tells when little is left
+	measured  bool         // whether requests may or might cost other than one unit
 	limits    []sash.Limit // in force when the table was made
 	own       []*series    // of the limits that are or were in force
 	rest      *series      // of all other limits
 	undecided *series      // of requests without a decision
 	others    [numOthers]*counter
+	waits     *[numResults]waits // nil: it has not had a Queue
+	clients   *clients           // that it has denied
+}
+
+// Traits are what tells which counts a policy can have.
+type traits struct {
+	unit    string // of costs
+	shadow  bool
+	costs   bool // whether requests may cost other than one unit
+	queued  bool // whether requests may wait
+	settled bool // whether responses may change charges
+	near    bool // whether it tells when little is left
+}
+
+func traitsOf(p *httplimit.Policy) traits {
+	return traits{
+		unit:    p.Unit,
+		shadow:  p.Shadow,
+		costs:   p.Cost != nil || p.Settle != nil || p.Name == "", // calls of a sash.Limiter take any units
+		queued:  p.Queue.Wait > 0 && !p.Shadow,
+		settled: p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil,
+		near:    p.Near > 0,
+	}
 }
 
 // A series has the counters of one policy and limit, by result. Those are nil that a request
@@ -76,7 +99,7 @@ type policy struct {
 type series struct {
 	limit  sash.Limit
 	label  string
-	counts [numResults]*counter
+	counts [numResults]*requests
 	near   *counter // of requests that left less of the limit than the policy's Near; nil: of no limit
 }
 
@@ -90,7 +113,7 @@ const OtherLimit = "other"
 func newSeries(label string, results ...Result) *series {
 	s := &series{label: label}
 	for _, r := range results {
-		s.counts[r] = new(counter)
+		s.counts[r] = new(requests)
 	}
 	return s
 }
@@ -165,7 +188,7 @@ func (t *Tally) update() {
 // newPolicy returns the counters of p. If p was counted before, these are its counters from
 // before, and the ones of limits that are new.
 func newPolicy(p httplimit.Policy, before *policy) *policy {
-	made := &policy{name: p.Name}
+	made := &policy{name: p.Name, clients: new(clients)}
 	if before != nil {
 		*made = *before // appending to own below is not seen by calls that use before
 	} else {
@@ -175,7 +198,11 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 			made.others[i] = new(counter)
 		}
 	}
-	made.shadow, made.queued, made.settled, made.near, made.limits = p.Shadow, queues(p), settles(p), p.Near > 0, limitsOf(p)
+	made.traits, made.limits = traitsOf(&p), limitsOf(p)
+	made.measured = made.measured || made.costs
+	if made.queued && made.waits == nil {
+		made.waits = new([numResults]waits)
+	}
 	for _, l := range made.limits {
 		if made.seriesOf(&l) == made.rest && len(made.own) < maxOwn {
 			s := newDecided(l.String())
@@ -184,14 +211,6 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 		}
 	}
 	return made
-}
-
-// queues reports whether requests wait under p.
-func queues(p httplimit.Policy) bool { return p.Queue.Wait > 0 && !p.Shadow }
-
-// settles reports whether p looks at responses, to change what was charged.
-func settles(p httplimit.Policy) bool {
-	return p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil
 }
 
 // limitsOf returns the limits of p and of its plans, in the order of their names.
@@ -226,37 +245,46 @@ func (t *Tally) Observe(e *httplimit.Event) {
 		}
 	}
 	if e.Err != nil {
-		p.others[storeErrors].add()
+		p.others[storeErrors].add(1)
 	}
 	if e.QueueFull {
-		p.others[fullQueues].add()
+		p.others[fullQueues].add(1)
 	}
 	for i := range e.Near {
-		p.seriesOf(&e.Near[i]).near.add()
+		p.seriesOf(&e.Near[i]).near.add(1)
+	}
+	if r := resultOf(e); r != numResults {
+		p.decided(r, &e.Decision, e.Cost)
+		if e.Waited > 0 && p.queued {
+			p.waits[r].add(e.Waited)
+		}
+		if e.Fingerprint != 0 && e.Outcome == httplimit.Denied {
+			p.clients.add(e.Fingerprint)
+		}
+		return
 	}
 	switch e.Outcome {
-	case httplimit.Admitted:
-		p.decided(Admitted, &e.Decision)
-	case httplimit.Denied:
-		if e.Shadow {
-			p.decided(ShadowDenied, &e.Decision)
-		} else {
-			p.decided(Denied, &e.Decision)
-		}
-	case httplimit.Withheld:
-		p.decided(Withheld, &e.Decision)
-	case httplimit.Abandoned:
-		p.decided(Abandoned, &e.Decision)
 	case httplimit.GivenBack:
-		p.others[refunds].add()
+		p.others[refunds].add(1)
+		p.settle(e.Estimate, 0)
 	case httplimit.Settled:
-		p.others[settlements].add()
+		p.others[settlements].add(1)
+		p.settle(e.Estimate, e.Cost)
 	case httplimit.Unseen:
-		p.others[unseen].add()
+		p.others[unseen].add(1)
 	case httplimit.Unidentified:
-		p.undecided.counts[Unidentified].add()
+		p.undecided.counts[Unidentified].ones.add(1)
 	case httplimit.Failed:
-		p.undecided.counts[Failed].add()
+		p.undecided.counts[Failed].ones.add(1)
+	}
+}
+
+// settle counts that a charge of some units was changed to the cost.
+func (p *policy) settle(estimate, cost int64) {
+	if more := counted(cost) - counted(estimate); more > 0 {
+		p.others[surchargedUnits].add(more)
+	} else {
+		p.others[refundedUnits].add(-more)
 	}
 }
 
@@ -272,8 +300,8 @@ func (t *Tally) policyAdded(name string) *policy {
 	return t.table.Load().find(name)
 }
 
-// ObserveTake counts a decision. It is for [sash.WithObserver].
-func (t *Tally) ObserveTake(d *sash.Decision) {
+// ObserveTake counts a decision on n units. It is for [sash.WithObserver].
+func (t *Tally) ObserveTake(n int64, d *sash.Decision) {
 	table := t.table.Load()
 	if table == nil {
 		return
@@ -282,11 +310,17 @@ func (t *Tally) ObserveTake(d *sash.Decision) {
 	switch {
 	case p == nil:
 	case d.Allowed:
-		p.decided(Admitted, d)
+		p.decided(Admitted, d, n)
 	default:
-		p.decided(Denied, d)
+		p.decided(Denied, d, n)
 	}
 }
 
-// decided counts a decision with that result, under the limit that decided.
-func (p *policy) decided(r Result, d *sash.Decision) { p.seriesOf(&d.Limit).counts[r].add() }
+// decided counts a decision with that result on a request of that cost, under the limit that decided.
+func (p *policy) decided(r Result, d *sash.Decision, cost int64) {
+	if n := p.seriesOf(&d.Limit).counts[r]; cost == 1 {
+		n.ones.add(1)
+	} else {
+		n.addOther(cost)
+	}
+}

@@ -125,12 +125,12 @@ func TestTally_BeginsWithAllCountsThatCanIncrease(t *testing.T) {
 	waits.Queue = httplimit.Queue{Wait: time.Second, Requests: 1}
 	f := newSite(t, policy("all", sash.PerHour(1)), waits, shadow).tally.Read()
 	require.Equal(t, []tally.Count{
-		{"all", "1/1h0m0s log", tally.Admitted, 0}, {"all", "1/1h0m0s log", tally.Denied, 0}, {"all", "1/1h0m0s log", tally.Withheld, 0},
-		{"all", "", tally.Unidentified, 0}, {"all", "", tally.Failed, 0},
-		{"waits", "1/1h0m0s log", tally.Admitted, 0}, {"waits", "1/1h0m0s log", tally.Denied, 0}, {"waits", "1/1h0m0s log", tally.Withheld, 0},
-		{"waits", "1/1h0m0s log", tally.Abandoned, 0}, {"waits", "", tally.Unidentified, 0}, {"waits", "", tally.Failed, 0},
-		{"shadow", "1/1h0m0s log", tally.Admitted, 0}, {"shadow", "1/1h0m0s log", tally.ShadowDenied, 0}, {"shadow", "1/1h0m0s log", tally.Withheld, 0},
-		{"shadow", "", tally.Unidentified, 0}, {"shadow", "", tally.Failed, 0},
+		{"all", "1/1h0m0s log", tally.Admitted, 0, nil}, {"all", "1/1h0m0s log", tally.Denied, 0, nil}, {"all", "1/1h0m0s log", tally.Withheld, 0, nil},
+		{"all", "", tally.Unidentified, 0, nil}, {"all", "", tally.Failed, 0, nil},
+		{"waits", "1/1h0m0s log", tally.Admitted, 0, nil}, {"waits", "1/1h0m0s log", tally.Denied, 0, nil}, {"waits", "1/1h0m0s log", tally.Withheld, 0, nil},
+		{"waits", "1/1h0m0s log", tally.Abandoned, 0, nil}, {"waits", "", tally.Unidentified, 0, nil}, {"waits", "", tally.Failed, 0, nil},
+		{"shadow", "1/1h0m0s log", tally.Admitted, 0, nil}, {"shadow", "1/1h0m0s log", tally.ShadowDenied, 0, nil}, {"shadow", "1/1h0m0s log", tally.Withheld, 0, nil},
+		{"shadow", "", tally.Unidentified, 0, nil}, {"shadow", "", tally.Failed, 0, nil},
 	}, f.Decisions)
 	require.Equal(t, []string{"all refunds 0", "all settlements 0", "waits refunds 0", "waits settlements 0", "waits full_queues 0",
 		"shadow refunds 0", "shadow settlements 0"}, others(f))
@@ -225,7 +225,7 @@ func TestTally_ListsEachLimitOnceAndNoUnlimited(t *testing.T) {
 func TestTally_CountsTheCallsOfALimiterWithoutPolicies(t *testing.T) {
 	var n tally.Tally
 	l := sash.Must(sash.New(sash.PerHour(2), sash.WithClock(sash.NewManualClock(0)), sash.WithObserver(
-		func(_ string, _ int64, d sash.Decision) { n.ObserveTake(&d) })))
+		func(_ string, units int64, d sash.Decision) { n.ObserveTake(units, &d) })))
 	defer l.Close()
 	require.NoError(t, n.WatchLimits(l))
 	for range 5 {
@@ -267,7 +267,7 @@ func TestTally_CountsOneLimiterOnly(t *testing.T) {
 	var n tally.Tally
 	require.Zero(t, n.Read())
 	n.Observe(&httplimit.Event{Policy: "p"}) // not counted, and no harm
-	n.ObserveTake(&sash.Decision{})
+	n.ObserveTake(1, &sash.Decision{})
 	require.EqualError(t, n.WatchPolicies(nil), "the limiter must not be nil")
 	require.EqualError(t, n.WatchLimits(nil), "the limiter must not be nil")
 
@@ -278,7 +278,7 @@ func TestTally_CountsOneLimiterOnly(t *testing.T) {
 	require.ErrorContains(t, n.WatchLimits(b.limiter.Sash()), "another limiter")
 
 	n.Observe(&httplimit.Event{Policy: "unknown"})
-	n.ObserveTake(&sash.Decision{})
+	n.ObserveTake(1, &sash.Decision{})
 	require.Empty(t, lines(n.Read().Decisions))
 }
 

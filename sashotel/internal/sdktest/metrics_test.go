@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,7 @@ type site struct {
 }
 
 // newSite returns a site with a policy of two limits, one that gives charges back and lets
-// requests wait, and a shadow.
+// requests wait, one in bytes, and a shadow.
 func newSite(t testing.TB, options ...httplimit.Option) *site {
 	s := &site{metrics: sashotel.New("api"), reader: sdk.NewManualReader()}
 	s.provider = sdk.NewMeterProvider(sdk.WithReader(s.reader))
@@ -41,11 +42,18 @@ func newSite(t testing.TB, options ...httplimit.Option) *site {
 	login := httplimit.Policy{Name: "login", Pattern: "POST /login", Limits: []sash.Limit{sash.PerHour(5)}, Key: key,
 		Charge: func(status int) bool { return status == http.StatusUnauthorized },
 		Queue:  httplimit.Queue{Wait: time.Second, Requests: 10}}
+	upload := httplimit.Policy{Name: "upload", Pattern: "PUT /", Limits: []sash.Limit{sash.PerHour(1000)}, Key: key,
+		Cost: func(*http.Request) int64 { return 40 }, Settle: httplimit.SettleHeader("X-Bytes"), Unit: "bytes"}
 	trial := httplimit.Policy{Name: "trial", Limits: []sash.Limit{sash.PerMinute(2)}, Key: key, Shadow: true}
-	s.limiter = httplimit.Must(httplimit.New(append(options, api, login, trial, httplimit.WithObserver(s.metrics.Observe))...))
+	s.limiter = httplimit.Must(httplimit.New(append(options, api, login, upload, trial, httplimit.WithEventFingerprints(httplimit.Denied), httplimit.WithObserver(s.metrics.Observe))...))
 	t.Cleanup(func() { s.limiter.Close() })
 	require.NoError(t, s.metrics.Register(s.provider, s.limiter))
-	s.Handler = s.limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	s.Handler = s.limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if bytes := r.Header.Get("X-Key"); r.Method == http.MethodPut {
+			w.Header().Set("X-Bytes", bytes)
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
 	return s
 }
 
@@ -95,6 +103,10 @@ func points(metrics []metricdata.Metrics, zeros bool) string {
 			for _, p := range data.DataPoints {
 				add(m, p.Attributes, kind, p.Value)
 			}
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				add(m, p.Attributes, "histogram", fmt.Sprint(p.Sum, p.Bounds, p.BucketCounts))
+			}
 		case metricdata.Gauge[int64]:
 			for _, p := range data.DataPoints {
 				add(m, p.Attributes, "gauge", p.Value)
@@ -116,7 +128,9 @@ func TestMetrics_TellWhatTheLimiterDoes(t *testing.T) {
 	s.do("GET", "/", "a", 7)       // api's bucket admits 5
 	s.do("POST", "/login", "b", 2) // and gives the charges of login back
 	s.do("GET", "/", "", 3)
-	require.Equal(t, `counter refunds {request} {limiter=api,policy=login} 2
+	require.Equal(t, `counter denied_clients {client} {limiter=api,policy=api} 1
+counter denied_clients {client} {limiter=api,policy=trial} 1
+counter refunds {request} {limiter=api,policy=login} 2
 counter requests {request} {limit=10/1s burst 5,limiter=api,policy=api,result=admitted} 7
 counter requests {request} {limit=10/1s burst 5,limiter=api,policy=api,result=denied} 2
 counter requests {request} {limit=2/1m0s log,limiter=api,policy=trial,result=admitted} 4
@@ -126,10 +140,12 @@ counter requests {request} {limiter=api,policy=api,result=unidentified} 3
 gauge limit.burst {unit} {limit=10/1s burst 5,limiter=api,policy=api} 5
 gauge limit.units {unit} {limit=10/1s burst 5,limiter=api,policy=api} 10
 gauge limit.units {unit} {limit=100/1h0m0s,limiter=api,policy=api} 100
+gauge limit.units {unit} {limit=1000/1h0m0s,limiter=api,policy=upload} 1000
 gauge limit.units {unit} {limit=2/1m0s log,limiter=api,policy=trial} 2
 gauge limit.units {unit} {limit=5/1h0m0s log,limiter=api,policy=login} 5
 gauge limit.window s {limit=10/1s burst 5,limiter=api,policy=api} 1
 gauge limit.window s {limit=100/1h0m0s,limiter=api,policy=api} 3600
+gauge limit.window s {limit=1000/1h0m0s,limiter=api,policy=upload} 3600
 gauge limit.window s {limit=2/1m0s log,limiter=api,policy=trial} 60
 gauge limit.window s {limit=5/1h0m0s log,limiter=api,policy=login} 3600
 updown keys {key} {limiter=api} 5`, points(collect(t, s.reader), false))
@@ -147,6 +163,9 @@ func TestMetrics_CountCrossings(t *testing.T) {
 
 func TestMetrics_AreNamedAndDescribed(t *testing.T) {
 	s := newSite(t, append(onAManualClock(), near)...)
+	s.do("GET", "/", "a", 6)
+	s.wait(httplimit.Admitted, time.Second)
+	s.metrics.ObserveReload(nil)
 	var names []string
 	for _, m := range collect(t, s.reader) {
 		name, ok := strings.CutPrefix(m.Name, "sash.rate_limiting.")
@@ -155,7 +174,8 @@ func TestMetrics_AreNamedAndDescribed(t *testing.T) {
 		require.NotEmpty(t, m.Unit, m.Name)
 		names = append(names, name)
 	}
-	require.ElementsMatch(t, []string{"requests", "refunds", "settlements", "near_limit", "full_queues", "unseen_responses", "limit.units", "limit.burst", "limit.window", "keys", "waiting_calls",
+	require.ElementsMatch(t, []string{"requests", "units", "refunds", "refunded_units", "settlements", "surcharged_units", "near_limit", "denied_clients",
+		"request.time_in_queue", "policy_reloads", "policy_last_reload.successful", "policy_last_reload.success_time", "full_queues", "unseen_responses", "limit.units", "limit.burst", "limit.window", "keys", "waiting_calls",
 		"evicted_keys", "sweeps", "displaced_keys", "refused_calls", "shared_calls", "invalid_calls"}, names)
 }
 
@@ -172,15 +192,93 @@ func TestMetrics_OfALimiterWithoutPolicies(t *testing.T) {
 	require.Equal(t, `counter refused_calls {call} {limiter=jobs} 1
 counter requests {request} {limit=2/1h0m0s log,limiter=jobs,result=admitted} 2
 counter requests {request} {limit=2/1h0m0s log,limiter=jobs,result=denied} 4
+counter units {unit} {limit=2/1h0m0s log,limiter=jobs,result=admitted} 2
+counter units {unit} {limit=2/1h0m0s log,limiter=jobs,result=denied} 4
 gauge limit.units {unit} {limit=2/1h0m0s log,limiter=jobs} 2
 gauge limit.window s {limit=2/1h0m0s log,limiter=jobs} 3600
 updown keys {key} {limiter=jobs} 1`, points(collect(t, reader), false))
+}
+
+// wait counts a decision under login on a request that has waited.
+func (s *site) wait(outcome httplimit.Outcome, waited time.Duration) {
+	s.metrics.Observe(httplimit.Event{Policy: "login", Outcome: outcome, Cost: 1, Waited: waited, Decision: sash.Decision{Limit: sash.PerHour(5)}})
+}
+
+// of returns the points that are not 0 of instruments whose names contain that part, as lines.
+func (s *site) of(t testing.TB, part string) (lines []string) {
+	for line := range strings.Lines(points(collect(t, s.reader), false)) {
+		if strings.Contains(strings.Fields(line)[1], part) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// What is charged is 120 admitted, less 35 given back, and 20 more.
+func TestMetrics_CountUnits(t *testing.T) {
+	s := newSite(t, onAManualClock()...)
+	s.do("PUT", "/", "60", 1) // the key is what the request costs
+	s.do("PUT", "/", "5", 1)
+	s.do("PUT", "/", "40", 1)
+	require.Equal(t, []string{
+		"counter refunded_units {unit} {limiter=api,policy=upload,unit=bytes} 35",
+		"counter surcharged_units {unit} {limiter=api,policy=upload,unit=bytes} 20",
+		"counter units {unit} {limit=1000/1h0m0s,limiter=api,policy=upload,result=admitted,unit=bytes} 120",
+	}, slices.DeleteFunc(s.of(t, "units"), func(line string) bool { return strings.HasPrefix(line, "gauge") }))
+}
+
+func TestMetrics_HaveTheTimeInQueues(t *testing.T) {
+	s := newSite(t, onAManualClock()...)
+	s.wait(httplimit.Admitted, 0) // has not waited
+	require.Empty(t, s.of(t, "time_in_queue"))
+	s.wait(httplimit.Admitted, 20*time.Millisecond)
+	s.wait(httplimit.Admitted, 2*time.Minute)
+	s.wait(httplimit.Denied, time.Second)
+	s.wait(httplimit.Settled, time.Second) // was counted when it was admitted
+	const bounds = "[0.001 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 30 60]"
+	want := []string{
+		"histogram request.time_in_queue s {limiter=api,policy=login,result=admitted} 120.02 " + bounds + " [0 0 0 1 0 0 0 0 0 0 0 0 0 0 1]",
+		"histogram request.time_in_queue s {limiter=api,policy=login,result=denied} 1 " + bounds + " [0 0 0 0 0 0 0 0 1 0 0 0 0 0 0]",
+	}
+	require.Equal(t, want, s.of(t, "time_in_queue"))
+	require.NoError(t, s.metrics.Unregister())
+	s.wait(httplimit.Denied, time.Second)
+	require.Equal(t, want, s.of(t, "time_in_queue"), "it is not recorded, and stays")
+	require.NoError(t, s.metrics.Register(s.provider, s.limiter))
+	s.wait(httplimit.Abandoned, time.Second)
+	require.Len(t, s.of(t, "time_in_queue"), 3)
+}
+
+func TestMetrics_TellOfReloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in which it is the year 2000
+		s := newSite(t, onAManualClock()...)
+		reloads := func() (all []string) {
+			for line := range strings.Lines(points(collect(t, s.reader), true)) {
+				if strings.Contains(line, " policy_") {
+					all = append(all, strings.TrimSpace(line))
+				}
+			}
+			return all
+		}
+		require.Empty(t, reloads())
+		s.metrics.ObserveReload(io.ErrUnexpectedEOF)
+		require.Equal(t, []string{
+			"counter policy_reloads {reload} {limiter=api,result=failed} 1", "counter policy_reloads {reload} {limiter=api,result=loaded} 0",
+			"gauge policy_last_reload.successful {success} {limiter=api} 0",
+		}, reloads())
+		s.metrics.ObserveReload(nil)
+		require.Equal(t, []string{
+			"counter policy_reloads {reload} {limiter=api,result=failed} 1", "counter policy_reloads {reload} {limiter=api,result=loaded} 1",
+			"gauge policy_last_reload.success_time s {limiter=api} 9.466848e+08", "gauge policy_last_reload.successful {success} {limiter=api} 1",
+		}, reloads())
+	})
 }
 
 // Whatever clients send, there are as many points as before.
 func TestMetrics_AreBoundedWhateverClientsSend(t *testing.T) {
 	s := newSite(t, onAManualClock()...)
 	count := func() int { return strings.Count(points(collect(t, s.reader), true), "\n") }
+	s.do("GET", "/", "a", 6) // the first denied client adds a point
 	before := count()
 	for i := range 500 {
 		s.do("GET", fmt.Sprint("/", i), fmt.Sprint("key ", i), 1)

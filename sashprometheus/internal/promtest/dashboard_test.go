@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/VictoriaMetrics/metricsql"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,12 +46,22 @@ func (d *dashboard) expressions() (all []string) {
 func exported(t *testing.T) map[string][]string {
 	labels := make(map[string][]string)
 	for _, s := range []*site{newSite(t), newStoreSite(t)} {
+		s.stir()
 		families, err := s.registry.Gather()
 		require.NoError(t, err)
 		for _, f := range families {
-			for _, l := range f.Metric[0].Label {
-				if !slices.Contains(labels[f.GetName()], l.GetName()) {
-					labels[f.GetName()] = append(labels[f.GetName()], l.GetName())
+			names := []string{f.GetName()}
+			if f.GetType() == dto.MetricType_HISTOGRAM {
+				names = []string{f.GetName() + "_bucket", f.GetName() + "_sum", f.GetName() + "_count"}
+			}
+			for _, name := range names {
+				for _, l := range f.Metric[0].Label {
+					if !slices.Contains(labels[name], l.GetName()) {
+						labels[name] = append(labels[name], l.GetName())
+					}
+				}
+				if strings.HasSuffix(name, "_bucket") {
+					labels[name] = append(labels[name], "le")
 				}
 			}
 		}

@@ -3,12 +3,14 @@ package promtest
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,15 +32,17 @@ type site struct {
 }
 
 // newSite returns a site with a policy of two limits, one that gives charges back and lets
-// requests wait, and a shadow.
+// requests wait, one in bytes, and a shadow.
 func newSite(t testing.TB) *site {
 	key := httplimit.ByHeader("X-Key")
 	api := httplimit.Policy{Name: "api", Limits: []sash.Limit{sash.PerSecond(10).TokenBucket(5), sash.PerHour(100)}, Key: key}
 	login := httplimit.Policy{Name: "login", Pattern: "POST /login", Limits: []sash.Limit{sash.PerHour(5)}, Key: key,
 		Charge: func(status int) bool { return status == http.StatusUnauthorized },
 		Queue:  httplimit.Queue{Wait: time.Second, Requests: 10}}
+	upload := httplimit.Policy{Name: "upload", Pattern: "PUT /", Limits: []sash.Limit{sash.PerHour(1000)}, Key: key,
+		Cost: func(r *http.Request) int64 { return r.ContentLength }, Settle: httplimit.SettleHeader("X-Bytes"), Unit: "bytes"}
 	trial := httplimit.Policy{Name: "trial", Limits: []sash.Limit{sash.PerMinute(2)}, Key: key, Shadow: true, Near: 20}
-	return newSiteOf(t, "api", api, login, trial)
+	return newSiteOf(t, "api", api, login, upload, trial, httplimit.WithEventFingerprints(httplimit.Denied))
 }
 
 func newSiteOf(t testing.TB, name string, options ...httplimit.Option) *site {
@@ -47,8 +51,35 @@ func newSiteOf(t testing.TB, name string, options ...httplimit.Option) *site {
 		httplimit.WithClock(sash.NewManualClock(0)), httplimit.WithSweepInterval(-1))...))
 	t.Cleanup(func() { s.limiter.Close() })
 	require.NoError(t, s.metrics.Register(s.registry, s.limiter))
-	s.Handler = s.limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	s.Handler = s.limiter.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if bytes := r.Header.Get("X-Bytes"); bytes != "" {
+			w.Header().Set("X-Bytes", bytes)
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
 	return s
+}
+
+// upload serves a request that brings some bytes, and costs others.
+func (s *site) upload(key string, brings, costs int) {
+	r := httptest.NewRequest("PUT", "/", strings.NewReader(strings.Repeat("x", brings)))
+	r.Header.Set("X-Key", key)
+	r.Header.Set("X-Bytes", fmt.Sprint(costs))
+	s.ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// wait counts a decision under login on a request that has waited.
+func (s *site) wait(outcome httplimit.Outcome, waited time.Duration) {
+	s.metrics.Observe(httplimit.Event{Policy: "login", Outcome: outcome, Cost: 1, Waited: waited, Decision: sash.Decision{Limit: sash.PerHour(5)}})
+}
+
+// stir makes each metric grow that can.
+func (s *site) stir() {
+	s.do("GET", "/", "a", 7)
+	s.upload("a", 1, 2)
+	s.upload("a", 2, 1)
+	s.wait(httplimit.Admitted, time.Second)
+	s.metrics.ObserveReload(nil)
 }
 
 // do serves n requests of that key; the empty key is none.
@@ -92,20 +123,89 @@ sash_decisions_total{limit="10/1s burst 5",policy="api",result="denied"} 2
 sash_decisions_total{limit="2/1m0s log",policy="trial",result="admitted"} 4
 sash_decisions_total{limit="2/1m0s log",policy="trial",result="shadow_denied"} 5
 sash_decisions_total{limit="5/1h0m0s log",policy="login",result="admitted"} 2
+sash_denied_clients_total{policy="api"} 1
+sash_denied_clients_total{policy="trial"} 1
 sash_keys 5
 sash_limit_burst_units{limit="10/1s burst 5",policy="api"} 5
 sash_limit_units{limit="10/1s burst 5",policy="api"} 10
 sash_limit_units{limit="100/1h0m0s",policy="api"} 100
+sash_limit_units{limit="1000/1h0m0s",policy="upload"} 1000
 sash_limit_units{limit="2/1m0s log",policy="trial"} 2
 sash_limit_units{limit="5/1h0m0s log",policy="login"} 5
 sash_limit_window_seconds{limit="10/1s burst 5",policy="api"} 1
 sash_limit_window_seconds{limit="100/1h0m0s",policy="api"} 3600
+sash_limit_window_seconds{limit="1000/1h0m0s",policy="upload"} 3600
 sash_limit_window_seconds{limit="2/1m0s log",policy="trial"} 60
 sash_limit_window_seconds{limit="5/1h0m0s log",policy="login"} 3600
 sash_near_limit_total{limit="2/1m0s log",policy="trial"} 2
 sash_refunds_total{policy="login"} 2
 `, values(s.exposition()))
 	require.Equal(t, 1, testutil.CollectAndCount(s.metrics, "sash_limit_burst_units"), "of token buckets only")
+}
+
+// samples returns the samples of metrics whose names have that prefix.
+func (s *site) samples(prefix string) string {
+	var all strings.Builder
+	for line := range strings.Lines(values(s.exposition())) {
+		if strings.HasPrefix(line, prefix) {
+			all.WriteString(line)
+		}
+	}
+	return all.String()
+}
+
+// What is charged is 70 admitted, less 15 given back, and 20 more.
+func TestMetrics_CountUnits(t *testing.T) {
+	s := newSite(t)
+	s.upload("a", 40, 60)
+	s.upload("b", 20, 5)
+	s.upload("c", 10, 10)
+	s.upload("d", 1001, 0)
+	require.Equal(t, `sash_units_total{limit="1000/1h0m0s",policy="upload",result="admitted",unit="bytes"} 70
+sash_units_total{limit="1000/1h0m0s",policy="upload",result="denied",unit="bytes"} 1001
+`, s.samples("sash_units"))
+	require.Equal(t, "sash_refunded_units_total{policy=\"upload\",unit=\"bytes\"} 15\n", s.samples("sash_refunded"))
+	require.Equal(t, "sash_surcharged_units_total{policy=\"upload\",unit=\"bytes\"} 20\n", s.samples("sash_surcharged"))
+}
+
+func TestMetrics_HaveTheTimeInQueues(t *testing.T) {
+	s := newSite(t)
+	require.Contains(t, s.exposition(), `sash_time_in_queue_seconds_count{limiter="api",policy="login",result="abandoned"} 0`)
+	s.wait(httplimit.Admitted, 0) // has not waited
+	s.wait(httplimit.Admitted, 20*time.Millisecond)
+	s.wait(httplimit.Admitted, 2*time.Second)
+	s.wait(httplimit.Admitted, 2*time.Minute)
+	require.Equal(t, `sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="0.025"} 1
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="0.05"} 1
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="0.1"} 1
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="0.25"} 1
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="0.5"} 1
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="1"} 1
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="2.5"} 2
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="5"} 2
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="10"} 2
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="30"} 2
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="60"} 2
+sash_time_in_queue_seconds_bucket{policy="login",result="admitted",le="+Inf"} 3
+sash_time_in_queue_seconds_sum{policy="login",result="admitted"} 122.02
+sash_time_in_queue_seconds_count{policy="login",result="admitted"} 3
+`, s.samples("sash_time_in_queue"))
+}
+
+func TestMetrics_TellOfReloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in which it is the year 2000
+		s := newSite(t)
+		require.Empty(t, s.samples("sash_policy"))
+		s.metrics.ObserveReload(io.ErrUnexpectedEOF)
+		require.Contains(t, s.exposition(), "\nsash_policy_last_reload_successful{limiter=\"api\"} 0\n")
+		require.Equal(t, "sash_policy_reloads_total{result=\"failed\"} 1\n", s.samples("sash_policy"))
+		s.metrics.ObserveReload(nil)
+		require.Equal(t, `sash_policy_last_reload_success_timestamp_seconds 9.466848e+08
+sash_policy_last_reload_successful 1
+sash_policy_reloads_total{result="failed"} 1
+sash_policy_reloads_total{result="loaded"} 1
+`, s.samples("sash_policy"))
+	})
 }
 
 func TestMetrics_OfALimiterWithoutPolicies(t *testing.T) {
@@ -134,7 +234,7 @@ sash_refused_calls_total{limiter="jobs"} 1
 
 func TestMetrics_KeepTheConventions(t *testing.T) {
 	s := newSite(t)
-	s.do("GET", "/", "a", 9)
+	s.stir()
 	problems, err := testutil.GatherAndLint(s.registry)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -143,7 +243,7 @@ func TestMetrics_KeepTheConventions(t *testing.T) {
 func TestPromtool_AcceptsTheMetrics(t *testing.T) {
 	promtool := lookUp(t, "promtool")
 	s := newSite(t)
-	s.do("GET", "/", "a", 9)
+	s.stir()
 	check := exec.Command(promtool, "check", "metrics")
 	check.Stdin = strings.NewReader(s.exposition())
 	out, err := check.CombinedOutput()
@@ -171,6 +271,7 @@ func TestMetrics_AreBoundedWhateverClientsSend(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
+	s.do("GET", "/", "a", 6) // the first denied client adds a series
 	before := series()
 	for i := range 500 {
 		s.do("GET", fmt.Sprint("/", i), fmt.Sprint("key ", i), 1)

@@ -156,7 +156,7 @@ func TestPrometheus_AnswersTheDashboard(t *testing.T) {
 	p := startServer(t, s)
 	for _, expr := range d.expressions() {
 		p.wait(expr, func(samples []string) bool {
-			s.do("GET", "/", "a", 1) // a rate needs an increase
+			s.stir() // a rate needs an increase
 			stored.do("GET", "/", "a", 1)
 			return len(samples) > 0 && strings.Join(samples, "") != "NaN"
 		})
