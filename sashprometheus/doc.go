@@ -45,6 +45,8 @@
 // Stores have no keys in this process, so under httplimit.WithStore the metrics from sash_keys
 // on are missing. Without a store, sash_store_errors_total is.
 //
+// Next to this package are a dashboard for Grafana, dashboard.json, and alerts for Prometheus, alerts.yaml.
+//
 // # Units
 //
 // Policies with a Cost or a Settle have metrics in units, which the label unit names by the policy's Unit.

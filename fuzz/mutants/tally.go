@@ -77,4 +77,24 @@ var ofTally = []mutant{
 		file: "internal/tally/clients.go", old: "word.Or(bit)", new: "word.Store(bit)",
 		tests: "TestClients_",
 	},
+	{
+		name: "prometheus-buckets-apart", fault: "a bucket has the requests between two bounds, and not all below its bound",
+		file: "sashprometheus/metrics.go", old: "count += uint64(n)", new: "count = uint64(n)",
+		tests: "TestMetrics_HaveTheTimeInQueues", in: "sashprometheus/internal/promtest",
+	},
+	{
+		name: "prometheus-reload-in-1970", fault: "policies that were never loaded seem to have been loaded in 1970",
+		file: "sashprometheus/metrics.go", old: "if !r.LastSuccess.IsZero() {", new: "if true {",
+		tests: "TestMetrics_TellOfReloads", in: "sashprometheus/internal/promtest",
+	},
+	{
+		name: "otel-waits-for-ever", fault: "the time in queues is recorded after Unregister",
+		file: "sashotel/metrics.go", old: "m.instruments.Store(nil)", new: "",
+		tests: "TestMetrics_HaveTheTimeInQueues", in: "sashotel/internal/sdktest",
+	},
+	{
+		name: "otel-waits-of-all", fault: "settlements, and policies without a Queue, have a time in queues",
+		file: "sashotel/metrics.go", old: "; counts {", new: "; counts || true {",
+		tests: "TestMetrics_HaveTheTimeInQueues", in: "sashotel/internal/sdktest",
+	},
 }
