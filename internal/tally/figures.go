@@ -41,7 +41,7 @@ type NearCount struct {
 	N      int64
 }
 
-// An OtherCount is a number of requests of a policy since the limiter is watched.
+// An OtherCount is a count of a policy since the limiter is watched.
 type OtherCount struct {
 	Other
 	Policy string

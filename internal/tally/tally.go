@@ -69,7 +69,7 @@ type policy struct {
 	rest      *series      // of all other limits
 	undecided *series      // of requests without a decision
 	others    [numOthers]*counter
-	waits     *[numResults]waits // nil: it has not had a Queue
+	waits     *[numResults]waits // nil: it has not had a Queue; so not nil if queued
 	clients   *clients           // that it has denied
 }
 

@@ -317,11 +317,19 @@ func TestTally_LosesNothing(t *testing.T) {
 }
 
 func TestTally_AllocatesNothing(t *testing.T) {
-	s := newSite(t, policy("p", sash.PerHour(1)))
-	e := httplimit.Event{Policy: "p", Decision: sash.Decision{Limit: sash.PerHour(1)}}
-	s.tally.Observe(&e) // the first takes a token of the counter
-	if n := testing.AllocsPerRun(1000, func() { s.tally.Observe(&e) }); n != 0 && !race.Enabled {
-		t.Errorf("%v allocations", n)
+	s := newSite(t, queued("p"))
+	for _, e := range []httplimit.Event{
+		{Cost: 1},
+		{Cost: 7},
+		{Cost: 1, Waited: time.Second},
+		{Cost: 1, Outcome: httplimit.Denied, Fingerprint: 1},
+		{Cost: 7, Outcome: httplimit.Settled, Estimate: 9},
+	} {
+		e.Policy, e.Decision.Limit = "p", sash.PerHour(1)
+		s.tally.Observe(&e) // the first client that is denied takes memory for all
+		if n := testing.AllocsPerRun(1000, func() { s.tally.Observe(&e) }); n != 0 && !race.Enabled {
+			t.Errorf("%v allocations for %+v", n, e)
+		}
 	}
 }
 
