@@ -62,7 +62,7 @@ func (m *Metrics) recordWait(e *httplimit.Event) {
 // [sash.WithObserver]. Until [Metrics.RegisterLimits], it counts nothing.
 func (m *Metrics) ObserveTake(_ string, n int64, d sash.Decision) { m.tally.ObserveTake(n, &d) }
 
-// ObserveReload counts an attempt to load changed policies, such as those of a file. err is nil if they are in
+// ObserveReload counts an attempt to load changed policies, as from a file. err is nil if they are in
 // force now, or else says why the former ones were kept. The instruments of reloads have data from the first
 // call on. A call before [Metrics.Register] counts, too. A call takes a lock.
 func (m *Metrics) ObserveReload(err error) { m.tally.ObserveReload(err) }

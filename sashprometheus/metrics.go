@@ -70,7 +70,7 @@ func (m *Metrics) Observe(e httplimit.Event) { m.tally.Observe(&e) }
 // [sash.WithObserver]. Until [Metrics.RegisterLimits], it counts nothing.
 func (m *Metrics) ObserveTake(_ string, n int64, d sash.Decision) { m.tally.ObserveTake(n, &d) }
 
-// ObserveReload counts an attempt to load changed policies, such as those of a file. err is nil if they are in
+// ObserveReload counts an attempt to load changed policies, as from a file. err is nil if they are in
 // force now, or else says why the former ones were kept. The metrics of reloads exist from the first call on.
 // A call before [Metrics.Register] counts, too. A call takes a lock.
 func (m *Metrics) ObserveReload(err error) { m.tally.ObserveReload(err) }
