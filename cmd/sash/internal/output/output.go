@@ -13,7 +13,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/command"
 )
 
-// A Summary tells what was read. Lines = Events + LeftOut + Blank + Unreadable + Headings.
+// A Summary tells what was read. Lines = Events + LeftOut + Blank + Unreadable + Headings + Parts.
 type Summary struct {
 	Files   []string   `json:"files"` // "-" is standard input
 	Key     string     `json:"key"`   // fields or columns that identify a client; empty if there is only the client "all"
@@ -27,6 +27,7 @@ type Summary struct {
 	Blank      int64 `json:"blank"`
 	Unreadable int64 `json:"unreadable"`
 	Headings   int64 `json:"headings,omitempty"` // lines that name the columns of a CSV
+	Parts      int64 `json:"parts,omitempty"`    // lines of a collector whose rest comes in a later one
 
 	Formats         []traffic.FileFormat `json:"formats"`          // of the files with a line that could be read
 	UnreadableLines []traffic.FaultyLine `json:"unreadable_lines"` // the first of them
@@ -39,7 +40,7 @@ func Summarize(files []string, t *traffic.Traffic, unreadable int) Summary {
 	s := Summary{
 		Files: files, Key: t.Key.String(),
 		Lines: t.Lines, Events: t.Events, Clients: len(t.Clients),
-		LeftOut: t.LeftOut, Blank: t.Blank, Unreadable: t.Unreadable, Headings: t.Headings,
+		LeftOut: t.LeftOut, Blank: t.Blank, Unreadable: t.Unreadable, Headings: t.Headings, Parts: t.Parts,
 		Formats:         append([]traffic.FileFormat{}, t.Formats...),
 		UnreadableLines: append([]traffic.FaultyLine{}, t.Faults[:min(unreadable, len(t.Faults))]...),
 		BrokenOff:       append([]traffic.FaultyLine{}, t.BrokenOff...),
@@ -68,7 +69,12 @@ func (s *Summary) nothing() string {
 	if s.Unreadable == 0 && len(s.BrokenOff) == 0 {
 		return "no event in " + s.Source()
 	}
-	return "nothing readable in " + s.Source() + ": name the format by -format, or the field of the time by -time"
+	text := "nothing readable in " + s.Source() + ": name the format by -format, or the field of the time by -time"
+	if len(s.UnreadableLines) > 0 {
+		first := s.UnreadableLines[0]
+		text += fmt.Sprintf("; line %d of %s: %s", first.Line, first.File, first.Why)
+	}
+	return text
 }
 
 // Headline says in a line what was read.

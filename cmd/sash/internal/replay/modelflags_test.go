@@ -129,6 +129,9 @@ func newSettings(r *rand.Rand, f *form, w *world, dir string) *settings {
 }
 
 func (s *settings) chooseFormat(r *rand.Rand) {
+	if !s.form.columns && r.IntN(3) == 0 {
+		s.logger.collector = pick(r, collectors)
+	}
 	if s.ambiguous = strings.HasPrefix(s.form.names[0], "%{X-Forwarded-For}i %h ") && r.IntN(3) == 0; s.ambiguous {
 		return
 	}

@@ -56,6 +56,29 @@ type logger struct {
 	form      *form
 	unit      string // of times in numbers, as -unit takes it
 	separator string
+	collector func(line string) string // writes a prefix before every line; nil if there is none
+}
+
+// collectors write what collectors of logs do before lines, or around them.
+var collectors = []func(line string) string{
+	func(line string) string { return "2026-03-10T12:00:00.123456789Z stdout F " + line },
+	func(line string) string { return "<190>Mar  1 12:00:00 web-1 nginx[17]: " + line },
+	func(line string) string { return `<165>1 2026-03-10T12:00:00.003Z web-1 nginx - - [x y="z"] ` + line },
+	func(line string) string { return "web-1  | " + line },
+	func(line string) string {
+		return lineOf(map[string]any{"log": line + "\n", "stream": "stdout", "time": "2026-03-10T12:00:00Z"})
+	},
+	func(line string) string {
+		return "[pod/a/b] " + lineOf(map[string]any{"__REALTIME_TIMESTAMP": "1", "MESSAGE": line})
+	},
+}
+
+// write writes a line as it is collected.
+func (l *logger) write(b *strings.Builder, line string) {
+	if l.collector != nil {
+		line = l.collector(line)
+	}
+	b.WriteString(line + "\n")
 }
 
 // address returns one of the texts that an address may have.
@@ -121,7 +144,7 @@ func (l *logger) balanced(q *request, rest string) string {
 		l.iso(q, "2006-01-02T15:04:05.000000Z"), l.addressAndPort(q), q.size, q.method, q.host, q.target(), quoted(q.agent), rest)
 }
 
-func line(fields map[string]any) string {
+func lineOf(fields map[string]any) string {
 	text, err := json.Marshal(fields)
 	if err != nil {
 		panic(err)
@@ -132,6 +155,8 @@ func line(fields map[string]any) string {
 const (
 	nginxPattern  = `$remote_addr|$msec|$request_method|$http_host|$request_uri|$body_bytes_sent|"$http_user_agent"|$http_x_forwarded_for|end`
 	apachePattern = `%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b`
+	// apacheConfig has times in parts.
+	apacheConfig = `LogFormat "%a [%{%d/%b/%Y:%T}t.%{usec_frac}t %{%z}t] %u \"%r\" %>s %O \"%{User-Agent}i\"" parts`
 )
 
 var (
@@ -162,6 +187,30 @@ var forms = []*form{
 		line: func(l *logger, q *request) string {
 			return "h2 " + l.balanced(q, `- - arn "-" "-" "-" 0 `+l.iso(q, "2006-01-02T15:04:05.000000Z")+` "forward"`)
 		}},
+	{names: []string{"s3", "awss3", "AWSS3"}, detected: true, step: time.Second, fields: []string{"addr", "user", "method", "path", "agent"}, costs: ofSize,
+		line: func(l *logger, q *request) string {
+			return fmt.Sprintf(`79a5 one [%s] %s %s 3E57 REST.GET.OBJECT k %s 200 - %d - 7 - %s %s - h SigV4`, l.apacheTime(q), l.address(q.peer.Addr()), dashed(strings.ReplaceAll(q.user, " ", "+")), l.requestLine(q), q.size, quoted(q.referer), quoted(q.agent))
+		}},
+	{names: []string{"squid", "SQUID"}, detected: true, step: time.Microsecond, fields: []string{"addr", "method", "path", "status"}, costs: ofSize, numbers: true,
+		line: func(l *logger, q *request) string {
+			return fmt.Sprintf("%s %6d %s TCP_MISS/200 %d %s http://%s%s - HIER_DIRECT/10.9.9.9 text/html", l.number(q), q.size%1000, l.address(q.peer.Addr()), q.size, q.method, q.host, q.target())
+		}},
+	{names: []string{"uwsgi"}, detected: true, step: time.Second, fields: []string{"addr", "user", "method", "path", "status"}, costs: ofSize,
+		line: func(l *logger, q *request) string {
+			return fmt.Sprintf("[pid: 7|app: 0|req: 1/2] %s (%s) {44 vars in 1322 bytes} [%s] %s %s => generated %d bytes in 21 msecs (HTTP/1.1 200) 4 headers in 188 bytes (1 switches on core 0)",
+				l.address(q.peer.Addr()), q.user, l.iso(q, time.ANSIC), q.method, q.target(), q.size)
+		}},
+	{names: []string{"gcs", "cloudstorage"}, detected: true, step: time.Microsecond, fields: []string{"addr", "method", "path", "host", "agent"}, costs: ofSize,
+		head: func(*logger) string {
+			return `"time_micros","c_ip","cs_method","cs_uri","sc_status","sc_bytes","cs_host","cs_referer","cs_user_agent","cs_bucket"` + "\n"
+		},
+		line: func(l *logger, q *request) string {
+			cells := []string{fmt.Sprint(q.at / 1000), l.address(q.peer.Addr()), q.method, q.target(), "200", fmt.Sprint(q.size), q.host, q.referer, q.agent, "b"}
+			for i, c := range cells {
+				cells[i] = `"` + strings.ReplaceAll(c, `"`, `""`) + `"`
+			}
+			return strings.Join(cells, ",")
+		}},
 	{names: []string{"haproxy"}, detected: true, step: time.Millisecond, fields: []string{"addr", "method", "path"}, costs: []string{"size", "size+50", "bytes_sent"},
 		line: func(l *logger, q *request) string {
 			return fmt.Sprintf(`%s [%s] in out/one 0/0/1/2/3 200 %d - - ---- 1/1/0/0/0 0/0 %s`, l.addressAndPort(q), l.iso(q, "02/Jan/2006:15:04:05.000"), q.size, l.requestLine(q))
@@ -181,7 +230,7 @@ var forms = []*form{
 		}},
 	{names: []string{"json"}, detected: true, step: time.Microsecond, time: "msec", fields: append([]string{"forwarded", "host"}, ofCombined...), costs: []string{"size", "size+50", "body_bytes_sent", "in+out"}, forwarded: true, numbers: true,
 		line: func(l *logger, q *request) string {
-			return line(map[string]any{"msec": json.Number(l.number(q)), "remote_addr": l.address(q.peer.Addr()), "remote_user": q.user, "request": q.method + " " + q.target() + " HTTP/2.0", "status": 200,
+			return lineOf(map[string]any{"msec": json.Number(l.number(q)), "remote_addr": l.address(q.peer.Addr()), "remote_user": q.user, "request": q.method + " " + q.target() + " HTTP/2.0", "status": 200,
 				"body_bytes_sent": q.size, "http_user_agent": q.agent, "http_referer": q.referer, "http_host": q.host, "http_x_forwarded_for": strings.Join(q.forwarded, ", "), "in": q.in, "out": q.out})
 		}},
 	{names: []string{"json", "caddy"}, detected: true, step: time.Microsecond, time: ".ts", fields: []string{"addr", "user", "method", "path", "agent", "referer", "host", "forwarded", "request.remote_ip"}, costs: ofSize, forwarded: true, numbers: true,
@@ -193,17 +242,17 @@ var forms = []*form{
 			if q.referer != "" {
 				headers["Referer"] = []string{q.referer}
 			}
-			return line(map[string]any{"ts": json.Number(l.number(q)), "user_id": q.user, "status": 200, "size": q.size,
+			return lineOf(map[string]any{"ts": json.Number(l.number(q)), "user_id": q.user, "status": 200, "size": q.size,
 				"request": map[string]any{"remote_ip": l.address(q.peer.Addr()), "method": q.method, "uri": q.target(), "host": q.host, "headers": headers}})
 		}},
 	{names: []string{"json", "traefik"}, detected: true, step: time.Microsecond, time: "StartUTC", fields: []string{"addr", "user", "method", "path", "host", "agent", "ClientHost"}, costs: []string{"size", "size+50", "DownstreamContentSize"}, forwarded: true,
 		line: func(l *logger, q *request) string {
-			return line(map[string]any{"StartUTC": l.iso(q, time.RFC3339Nano), "ClientHost": l.address(q.peer.Addr()), "ClientUsername": dashed(q.user), "RequestMethod": q.method, "RequestPath": q.target(), "RequestHost": q.host,
+			return lineOf(map[string]any{"StartUTC": l.iso(q, time.RFC3339Nano), "ClientHost": l.address(q.peer.Addr()), "ClientUsername": dashed(q.user), "RequestMethod": q.method, "RequestPath": q.target(), "RequestHost": q.host,
 				"DownstreamStatus": 200, "DownstreamContentSize": q.size, "request_User-Agent": q.agent, "request_X-Forwarded-For": q.list()})
 		}},
 	{names: []string{"json"}, step: time.Microsecond, time: ".call.when", fields: []string{"addr", "user", ".call.größe"}, costs: []string{".call.in+.call.größe", ".call.größe", ".call.in+7"}, numbers: true,
 		line: func(l *logger, q *request) string {
-			return line(map[string]any{"client_ip": l.address(q.peer.Addr()), "user": q.user, "call": map[string]any{"when": l.number(q), "in": q.in, "größe": q.out}})
+			return lineOf(map[string]any{"client_ip": l.address(q.peer.Addr()), "user": q.user, "call": map[string]any{"when": l.number(q), "in": q.in, "größe": q.out}})
 		}},
 	{names: []string{"csv"}, step: time.Microsecond, time: "when", fields: []string{"addr", "who", "path"}, costs: []string{"in", "in+out", "größe+3", "4"}, numbers: true, columns: true,
 		head: func(l *logger) string {
@@ -218,6 +267,10 @@ var forms = []*form{
 	{names: []string{nginxPattern}, step: time.Microsecond, fields: []string{"addr", "method", "host", "path", "agent", "forwarded"}, costs: ofSize, forwarded: true, numbers: true,
 		line: func(l *logger, q *request) string {
 			return strings.Join([]string{l.address(q.peer.Addr()), l.number(q), q.method, q.host, q.target(), fmt.Sprint(q.size), quoted(q.agent), q.list(), "end"}, "|")
+		}},
+	{names: []string{apacheConfig}, step: time.Microsecond, fields: []string{"addr", "user", "method", "path", "agent"}, costs: ofSize,
+		line: func(l *logger, q *request) string {
+			return fmt.Sprintf(`%s [%s] %s %s 200 %d %s`, l.address(q.peer.Addr()), l.iso(q, "02/Jan/2006:15:04:05.000000 -0700"), dashed(q.user), l.requestLine(q), q.size, quoted(q.agent))
 		}},
 	{names: []string{apachePattern, strings.ReplaceAll(apachePattern, `"`, `\"`)}, step: time.Second, fields: []string{"addr", "user", "method", "path", "forwarded"}, costs: ofSize, forwarded: true,
 		line: func(l *logger, q *request) string { return q.list() + " " + l.common(q) }},
@@ -246,17 +299,19 @@ func (l *logger) row(q *request) string {
 func (l *logger) log(requests []*request) (text string, garbage int) {
 	var b strings.Builder
 	if l.form.head != nil {
-		b.WriteString(l.form.head(l))
+		for line := range strings.Lines(l.form.head(l)) {
+			l.write(&b, strings.TrimSuffix(line, "\n"))
+		}
 	}
 	noisy := l.random.IntN(3) == 0
 	for i, q := range requests {
-		b.WriteString(l.form.line(l, q) + "\n")
+		l.write(&b, l.form.line(l, q))
 		switch {
 		case !noisy || i < 3 || l.random.IntN(6) > 0:
 		case l.random.IntN(3) == 0:
 			b.WriteString("  \r\n") // blank
 		default:
-			b.WriteString(pick(l.random, []string{"}{", "server started", `192.0.2.1 - - [10/Mar/2026:25:61:00 +0000] "GET / HTTP/1.1" 200 1`, "\x00\x00\x00"}) + "\n")
+			l.write(&b, pick(l.random, []string{"}{", "server started", `192.0.2.1 - - [10/Mar/2026:25:61:00 +0000] "GET / HTTP/1.1" 200 1`, "\x00\x00\x00"}))
 			garbage++
 		}
 	}

@@ -117,11 +117,13 @@ Replays access logs through the limiter on a clock driven by the log's own
 times, and reports what each limit would have denied, to whom, when, and how
 far its answers are from the exact log's. A token bucket is exact itself.
 
-A FILE is a log of Apache, nginx, HAProxy, Caddy, Traefik, IIS, Zeek or an AWS load
-balancer, or two columns of Unix microseconds and client. With -time it is CSV with
-a header or JSON lines. The format is detected, or named by -format. A file is
-plain, gzip, zstd or bzip2; none or "-" is standard input. Several are one stream,
-merged by time.
+A FILE is a log of Apache, nginx, HAProxy, Caddy, Traefik, IIS, Squid, Zeek, an AWS load
+balancer, Amazon S3, CloudFront or Google Cloud Storage, or two columns of Unix
+microseconds and client. With -time it is CSV with a header or JSON lines. The format
+is detected, or named by -format, which also takes the configuration of nginx or Apache
+as it stands. The prefixes of syslog, the journal, docker and Kubernetes are stripped. A
+file is plain, gzip, zstd or bzip2; none or "-" is standard input. Several are one
+stream, merged by time; none may be named twice.
 
   sash replay -limit "60/60s log" -limit 60/m access.log access.log.1.gz
   zcat access.log.*.gz | sash replay -limit 10/s -key addr/64,path -json

@@ -16,7 +16,7 @@ import (
 
 // replay reads the files, and replays them under each policy.
 func (o *options) replay(ctx context.Context, stdin io.Reader, stderr io.Writer) ([]report, error) {
-	size, err := traffic.CheckFiles(o.files)
+	size, err := traffic.CheckFiles(o.files, stdin)
 	if err != nil {
 		return nil, err
 	}

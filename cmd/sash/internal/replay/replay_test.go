@@ -223,7 +223,7 @@ func TestReplay_EachFileOnItsOwn(t *testing.T) {
 
 	got = invoke("", "-json", "-each", "-limit", "1/s log", first, bad, second)
 	assert.Equal(t, command.Failed, got.status)
-	assert.Equal(t, "sash replay: nothing readable in "+bad+": name the format by -format, or the field of the time by -time\n", got.stderr)
+	assert.Equal(t, "sash replay: nothing readable in "+bad+": name the format by -format, or the field of the time by -time; line 1 of "+bad+": no known format: see -format and -time\n", got.stderr)
 	reports := got.decode(t)
 	require.Len(t, reports, 3)
 	assert.Equal(t, []string{second}, reports[2].Files)

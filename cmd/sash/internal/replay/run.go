@@ -28,16 +28,31 @@
 //	extended         Common Log Format, and any other fields after the size, such as times
 //	vhost_extended   the same after a virtual host
 //	elb, alb         AWS Classic and Application Load Balancers
-//	haproxy          HAProxy's option httplog, with or without the prefix of syslog
+//	s3               the server access logs of Amazon S3
+//	squid            the native log of Squid
+//	uwsgi            the requests that uWSGI logs by itself
+//	haproxy          HAProxy's option httplog or httpslog
+//	gcs              the usage logs of Google Cloud Storage, with their heading
 //	w3c              the W3C Extended Log of IIS, CloudFront and others
 //	zeek             the logs of Zeek with their header
-//	json             an object a line: nginx with escape=json, Caddy, Traefik, Zeek and others
+//	json             an object a line: nginx with escape=json, Caddy, Traefik, Envoy, Zeek and others
 //	csv, tsv         columns with a header
 //	a pattern        a log_format of nginx such as '$remote_addr [$time_local] "$request"', or a
 //	                 LogFormat of Apache such as '%h %l %u %t "%r" %>s %b'
+//	a configuration  the text of a log_format, LogFormat or CustomLog, as it stands
 //
 // Names are taken in any case. So are those by which servers and other tools know the formats: main,
-// combinedio, vcombined, vcommon, traefikclf, cloudfront, awselb and awsalb.
+// combinedio, vcombined, vcommon, traefikclf, cloudfront, cloudstorage, awselb, awsalb and awss3.
+//
+// A configuration may be what grep -A5 log_format prints, with line breaks and other directives. If it
+// defines several formats, one access_log or CustomLog in it must tell which one is used.
+//
+// What collectors of logs write before every line, or around it, is stripped, and the report names it:
+// syslog (with or without priority, host and process; also of RFC 5424), journalctl -o short, short-iso and
+// json, the files of Kubernetes (CRI) and of docker (json-file), docker compose, kubectl logs --prefix, and
+// --timestamps. Up to four may stand before a line. If most of the first lines have a prefix, all lines must. The
+// parts of a long line are joined; the report counts the lines that a later one continues. A prefix in which an
+// address stands for a name is refused, since that may be the client.
 //
 // Lines that begin with two addresses or more are refused unless -format is given. The first may be a
 // virtual host, or a client in X-Forwarded-For. Then -format '%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b'
@@ -52,7 +67,9 @@
 // digits before the decimals tells the unit of Unix time: fewer than 12 are seconds, fewer than
 // 15 milliseconds, fewer than 18 microseconds. The option -unit names the unit instead. It does so
 // also for micros, where the digits tell nothing. In a pattern the time is $time_local,
-// $time_iso8601 or $msec. Or it is $time, which may have any of these forms.
+// $time_iso8601 or $msec. Or it is $time, which may have any of these forms. Of Apache it is %t, or
+// %{sec}t, %{msec}t, %{usec}t, or formats of strftime in %{…}t, also several of them. The fraction may stand
+// apart, as %{msec_frac}t or %{usec_frac}t. Times of the beginning of a request are taken before those with end:.
 //
 // # Clients
 //
@@ -133,12 +150,18 @@
 //
 // A line that cannot be read is counted, shown by number with the reason, and skipped. So is
 // a line of more than 256 KiB. Blank lines are counted apart. A line that ends inside its
-// user agent has all that a replay needs: it is an event, and is counted as cut short.
+// user agent has all that a replay needs: it is an event, and is counted as cut short. So is a line of HAProxy
+// of 900 bytes or more that ends anywhere after its time, since HAProxy cuts lines at 1,024 bytes. A field that
+// is cut off is unknown: if a flag wants it, the line cannot be read.
 //
 // A line that another format reads is unreadable, too, and so are two lines of an access log
 // or a load balancer in one, as a crash leaves them. A file may begin with lines that lack a
 // field which a flag names; if the first 32 do, it is refused. In JSON, a header of the request
-// may be missing: it was not sent.
+// may be missing: it was not sent. The names of other fields are those of the first line that has them. A line
+// in which they have other names is unreadable: an address under another name may be a proxy's.
+//
+// A FILE that is named twice is refused, also if the other name is a link, or standard input. If no format
+// reads a line, the reason names the nearest format, and the first place where the line differs from it.
 //
 // If something else than the client stands at the beginning of lines, all fields would be read
 // one position off. So an access log's line cannot be read if its first field is neither an

@@ -46,6 +46,7 @@ var servers = []server{
 		{file: "json.log", format: "json"},
 		{file: "json.log", format: "json", args: []string{"-trust", "127.0.0.0/8"}, behind: true},
 		{file: "own.log", format: nginxOwn, args: []string{"-format", nginxOwn}},
+		{file: "pasted.log", format: nginxPasted, args: []string{"-format", "\t" + nginxDirective}},
 	}},
 	{"apache2", apacheConfig, syscall.SIGWINCH, []serverLog{
 		{file: "common.log", format: "combined"},
@@ -53,6 +54,7 @@ var servers = []server{
 		{file: "vhost.log", format: "vhost_combined"},
 		{file: "times.log", format: "extended"},
 		{file: "own.log", format: apacheOwn, args: []string{"-format", apacheOwn}},
+		{file: "parts.log", format: apacheParts, args: []string{"-format", apacheDirective}},
 	}},
 	{"haproxy", haproxyConfig, syscall.SIGUSR1, []serverLog{{file: "output", format: "haproxy"}}},
 	{"caddy", caddyConfig, syscall.SIGTERM, []serverLog{{file: "access.log", format: "json"}}},
@@ -61,6 +63,14 @@ var servers = []server{
 const (
 	nginxOwn  = `$msec|$status|$remote_addr|"$request"`
 	apacheOwn = `%v %D %h %t "%r" %>s "%{User-Agent}i"`
+
+	// nginxDirective and apacheDirective are what a configuration has, and what follows is the format in it.
+	nginxDirective = `log_format pasted escape=json '{"when":"$time_iso8601",'
+		'"ip":"$remote_addr","what":"$request",' '"agent":"$http_user_agent"}';`
+	nginxPasted     = `{"when":"$time_iso8601","ip":"$remote_addr","what":"$request","agent":"$http_user_agent"}`
+	apacheDirective = `LogFormat "%{%d/%b/%Y:%T}t.%{usec_frac}t%{%z}t %a %u \
+\"%r\" %D \"%{User-Agent}i\"" parts`
+	apacheParts = `%{%d/%b/%Y:%T}t.%{usec_frac}t%{%z}t %a %u "%r" %D "%{User-Agent}i"`
 )
 
 func nginxConfig(dir, address, _ string) (string, []string) {
@@ -72,6 +82,8 @@ http {
 	log_format times '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent $request_time "$http_referer" "$http_user_agent"';
 	log_format json escape=json '{"msec":$msec,"remote_addr":"$remote_addr","request":"$request","status":$status,"http_user_agent":"$http_user_agent","http_x_forwarded_for":"$http_x_forwarded_for"}';
 	log_format own '` + nginxOwn + `';
+	` + nginxDirective + `
+	access_log DIR/pasted.log pasted;
 	access_log DIR/combined.log; access_log DIR/main.log main; access_log DIR/times.log times; access_log DIR/json.log json; access_log DIR/own.log own;
 	server { listen ADDRESS; location / { return 200 "hello"; } }
 }
@@ -95,6 +107,8 @@ LogFormat "%h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\"" combine
 LogFormat "%v:%p %h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\"" vhost
 LogFormat "%h %l %u %t \"%r\" %>s %O %D \"%{User-Agent}i\"" times
 LogFormat "` + strings.ReplaceAll(apacheOwn, `"`, `\"`) + `" own
+` + apacheDirective + `
+CustomLog DIR/parts.log parts
 CustomLog DIR/common.log common
 CustomLog DIR/combined.log combined
 CustomLog DIR/vhost.log vhost

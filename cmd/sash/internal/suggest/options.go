@@ -132,6 +132,9 @@ func (o *options) input(leftOut ...string) (words []string) {
 		}
 		if f != nil && own.Lookup(name) == nil && !slices.Contains(leftOut, name) {
 			for _, word := range given[:n] {
+				if f.Name == "format" {
+					word = o.inOneLine(word)
+				}
 				words = append(words, quoted(word))
 			}
 		}
@@ -143,6 +146,19 @@ func (o *options) input(leftOut ...string) (words []string) {
 	return words
 }
 
+// inOneLine returns a word of -format. A configuration of several lines becomes the format that it defines: with
+// its lines indented, as commands are printed, it might define another.
+func (o *options) inOneLine(word string) string {
+	flag, _, inline := strings.Cut(word, "=")
+	switch {
+	case !strings.Contains(word, "\n"):
+		return word
+	case inline && strings.HasPrefix(flag, "-"):
+		return flag + "=" + o.Format
+	}
+	return o.Format
+}
+
 const usageText = `Usage: sash suggest [flags] [FILE...]
 
 Suggests limits from recorded traffic. It measures each client's busiest window,
@@ -150,9 +166,10 @@ wherever that begins, and says which clients and events each limit would have
 denied. A suggested limit leaves 99.9% of the clients alone, with headroom.
 
 It reads what sash replay reads: the logs of many servers, whose format is detected
-or named by -format; with -time CSV with a header or JSON lines. A file is plain,
-gzip, zstd or bzip2; none or "-" is standard input. Several are one stream, merged
-by time.
+or named by -format, or by the configuration of the server; with -time CSV with a
+header or JSON lines. The prefixes of syslog, the journal, docker and Kubernetes are
+stripped. A file is plain, gzip, zstd or bzip2; none or "-" is standard input. Several
+are one stream, merged by time; none may be named twice.
 
   sash suggest access.log access.log.1.gz
   sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log

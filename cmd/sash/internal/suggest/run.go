@@ -129,7 +129,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // suggest reads the files, and returns the report.
 func (o *options) suggest(ctx context.Context, stdin io.Reader, stderr io.Writer) (*report, error) {
-	size, err := traffic.CheckFiles(o.files)
+	size, err := traffic.CheckFiles(o.files, stdin)
 	if err != nil {
 		return nil, err
 	}

@@ -383,6 +383,14 @@ func TestInput_KeepsTheFlagsOfReading(t *testing.T) {
 	o, err := parseArgs([]string{"-json", "-percentile=99", "--key", "addr/64, path", "-window", "1s", "-trust=10.0.0.0/8", "-trust", "::1/128", "-svg", "a b.svg", "--", "a b.log"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"--key", `"addr/64, path"`, "-trust=10.0.0.0/8", "-trust", "::1/128", `"a b.log"`}, o.input())
+
+	// A configuration is printed as the format that it defines, in one line.
+	const config = "log_format a '$msec '\n  '$remote_addr=1';\n"
+	for _, args := range [][]string{{"-format", config, "a.log"}, {"-format=" + config, "a.log"}} {
+		o, err = parseArgs(args)
+		require.NoError(t, err)
+		assert.Equal(t, "-format $msec $remote_addr=1 a.log", strings.NewReplacer("=$", " $", "'", "").Replace(strings.Join(o.input(), " ")))
+	}
 }
 
 // shellWords returns the words of a command line, as sh -c takes them apart.

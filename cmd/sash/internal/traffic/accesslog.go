@@ -133,9 +133,9 @@ func (a *accessLog) parse(line string, r *record) (t tail, cut bool, err error) 
 	}
 	a.fields[addr] = s.word("address")
 	a.fields[ident] = s.word("ident")
-	a.fields[user] = s.until(" [", "time in brackets")
+	a.fields[user] = strings.Trim(s.until(" [", "time in brackets"), " ")
 	when := s.until("] ", "time in brackets")
-	request := s.quoted("request")
+	request := s.dashOr(s.quoted, "request")
 	s.space("request")
 	a.fields[status] = s.number("status")
 	a.fields[size] = s.number("size")
@@ -167,18 +167,18 @@ func (a *accessLog) tail(s *scanner) tail {
 		s.others()
 		return extended
 	}
-	a.fields[referer] = s.quoted("referer")
+	a.fields[referer] = s.dashOr(s.quoted, "referer")
 	s.space("referer")
 	last := s.rest
-	a.fields[agent] = s.lastQuoted("agent")
+	a.fields[agent] = s.dashOr(s.lastQuoted, "agent")
 	if strings.HasPrefix(s.rest, " ") {
 		last = s.rest // what stands inside the agent is what the client sent
 	}
 	if s.rest != "" {
 		s.refuseJoined(last)
 	}
-	if list, found := strings.CutPrefix(s.rest, ` "`); found && closing(list) == len(list)-1 {
-		a.fields[forwardedFor] = list[:len(list)-1]
+	if list, found := strings.CutSuffix(s.rest, `"`); found && strings.HasPrefix(list, ` "`) && closing(s.rest[2:]) == len(list)-2 {
+		a.fields[forwardedFor] = list[2:]
 		return proxied
 	}
 	return combined
@@ -201,12 +201,20 @@ func (a *accessLog) inPlace() error {
 	if isAddress(a.fields[ident]) {
 		return fmt.Errorf("ident %s is an address: something stands before the address of the client", Clip(a.fields[ident]))
 	}
-	// A user's name may have spaces. In a shifted line it includes the ident, which is
-	// nearly always "-".
-	if words := strings.Fields(a.fields[user]); len(words) > 1 && slices.Contains(words, "-") {
+	if isShifted(a.fields[user]) {
 		return fmt.Errorf("user %s is more than one field: something stands before the address of the client", Clip(a.fields[user]))
 	}
 	return nil
+}
+
+// isShifted reports whether the name of a user includes other fields. It may have spaces. In a shifted line
+// it includes the ident, which is nearly always "-", or the address.
+func isShifted(user string) bool {
+	if !strings.Contains(user, " ") {
+		return false
+	}
+	words := strings.Fields(user)
+	return len(words) > 1 && slices.ContainsFunc(words, func(w string) bool { return w == "-" || isAddress(w) })
 }
 
 func (a *accessLog) place() string {
@@ -325,7 +333,7 @@ func notOfHostName(c rune) bool {
 // a whole URL, as load balancers log it. Both are empty for other text, as probes send it.
 func splitRequest(request string) (method, path string) {
 	method, target, ok := strings.Cut(request, " ")
-	if !ok {
+	if !ok || method == "-" { // as load balancers write it if no request came
 		return "", ""
 	}
 	if i := strings.LastIndex(target, " HTTP/"); i >= 0 {
@@ -431,6 +439,15 @@ func (s *scanner) quoted(what string) string {
 	}
 	s.rest = value[end+1:]
 	return value[:end]
+}
+
+// dashOr consumes a "-" without quotes, as some servers write for nothing, or else calls read.
+func (s *scanner) dashOr(read func(what string) string, what string) string {
+	if rest, found := strings.CutPrefix(s.rest, "-"); found && (rest == "" || rest[0] == ' ') {
+		s.rest = rest
+		return "-"
+	}
+	return read(what)
 }
 
 // lastQuoted is like quoted, but the end of the line may close the text.

@@ -65,6 +65,8 @@ func TestParseLine_ReadsEveryFormat(t *testing.T) {
 			fields: [8]string{"host.example", "id", "Jane Doe", "GET", "/", "401", "", ""}},
 		{name: "escaped quotes and backslashes", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /\"x\" HTTP/1.1" 200 1 "\\" "say \"hi\" \\\""`, at: "2015-05-17T10:05:03Z", format: combined.String(),
 			fields: [8]string{"192.0.2.1", "-", "-", "GET", `/\"x\"`, "200", `\\`, `say \"hi\" \\\"`}},
+		{name: "two spaces, and nothing in quotes", line: `192.0.2.1 -  -  [17/May/2015:10:05:03 +0000] - 408 - - -`, at: "2015-05-17T10:05:03Z", format: combined.String(),
+			fields: [8]string{"192.0.2.1", "-", "-", "-", "-", "408", "-", "-"}},
 		{name: "no request at all", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "-" 408 - "-" "-"`, at: "2015-05-17T10:05:03Z", format: combined.String(),
 			fields: [8]string{"192.0.2.1", "-", "-", "-", "-", "408", "-", "-"}},
 		{name: "a handshake for a request", line: `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "\x16\x03\x01" 400 226`, at: "2015-05-17T10:05:03Z", format: common.String(),
@@ -135,6 +137,7 @@ func TestParseLine_SaysWhatIsWrong(t *testing.T) {
 		{`example.com h - frank [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `user "- frank" is more than one field`},
 		{`example.com 443 ` + clf, `user "192.0.2.1 - frank" is more than one field`},
 		{`May 17 10:05:03 web nginx: ` + head + `"GET /" 200 1`, `user "10:05:03 web nginx: 192.0.2.1 - -" is more than one field`},
+		{`May 17 10:05:03 web nginx: 192.0.2.1 id frank [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `user "10:05:03 web nginx: 192.0.2.1 id frank" is more than one field`},
 		{`example.com 192.0.2.1 frank [17/May/2015:10:05:03 +0000] "GET /" 200 1`, `ident "192.0.2.1" is an address: something stands before the address`},
 		{"12\ta\tb", "3 columns, want time and client"},
 		{"time\tclient", `time "time" is not in whole Unix microseconds`},
@@ -165,11 +168,17 @@ func TestParseLine_ReadsEveryClient(t *testing.T) {
 
 // A line that is cut anywhere is read with the right client, or refused with an error.
 func TestParseLine_EveryCut(t *testing.T) {
-	line := clf + ` "http://example.net/\"" "Agent/1.0 \\" 17`
-	for end := range len(line) {
-		if fields, r, err := parseLine(line[:end]); err == nil {
-			assert.Equal(t, "192.0.2.1", fields[Addr], line[:end])
-			assert.Equal(t, at(t, "2015-05-17T10:05:03Z"), r.at, line[:end])
+	for _, rest := range []string{" 17", ` "203.0.113.9, \"x\""`} {
+		line := clf + ` "http://example.net/\"" "Agent/1.0 \\"` + rest
+		for end := range len(line) + 1 {
+			if fields, r, err := parseLine(line[:end]); err == nil {
+				assert.Equal(t, "192.0.2.1", fields[Addr], line[:end])
+				assert.Equal(t, at(t, "2015-05-17T10:05:03Z"), r.at, line[:end])
+				if list, found := fields[forwarded]; found {
+					assert.Equal(t, len(line), end, line[:end])
+					assert.Equal(t, `203.0.113.9, \"x\"`, list)
+				}
+			}
 		}
 	}
 }

@@ -20,6 +20,8 @@ type columns struct {
 	line    strings.Reader
 	rows    *csv.Reader
 	names   []string // nil until the header is read
+	head    string   // the line of the header
+	known   bool     // whether the names of the columns are known, so that those of fields are aliases of them
 	time    int
 	sources []fieldSource
 	clock   timeReader
@@ -27,6 +29,13 @@ type columns struct {
 
 func newColumns(format string, w *wanted) decoder {
 	return &columns{wanted: w, format: format, clock: timeReader{unit: w.unit}}
+}
+
+// newCloudStorage reads the usage logs of Google Cloud Storage, which are columns of known names.
+func newCloudStorage(w *wanted) decoder {
+	known := *w
+	known.time, known.separator = "time_micros", ","
+	return &columns{wanted: &known, format: "gcs", known: true, clock: timeReader{unit: "us"}}
 }
 
 func (c *columns) name() string { return c.format }
@@ -37,6 +46,10 @@ func (c *columns) decode(line string, r *record) error {
 		r.heading = true
 		return c.header(strings.TrimPrefix(line, "\ufeff")) // as spreadsheets begin a file
 	}
+	if c.known && line == c.head { // as the files of several hours have it, if they are joined
+		r.heading = true
+		return nil
+	}
 	row, err := c.split(line)
 	if err != nil {
 		return err
@@ -46,6 +59,9 @@ func (c *columns) decode(line string, r *record) error {
 	}
 	if r.at, err = c.clock.read(row[c.time]); err != nil {
 		return err
+	}
+	if c.known {
+		return c.pick(c.sources, row, c.names, r)
 	}
 	for i, s := range c.sources {
 		r.values[i] = row[s.index]
@@ -85,13 +101,16 @@ func (c *columns) header(line string) error {
 		return first
 	}
 	c.time = want("time", c.wanted.time)
-	for _, f := range c.fields {
+	if c.known {
+		c.sources = c.sourcesAmong(names)
+	}
+	for _, f := range c.fields[len(c.sources):] {
 		c.sources = append(c.sources, fieldSource{index: want(f.flag, f.name)})
 	}
 	if len(faults) > 0 {
 		return &headerError{errors.Join(faults...)}
 	}
-	c.names = slices.Clone(names)
+	c.names, c.head = slices.Clone(names), line
 	c.rows.ReuseRecord = true
 	return nil
 }

@@ -82,11 +82,13 @@ var formats = []fileFormat{
 	{[]string{"vhost_combined", "vhost_common"}, func(w *wanted) decoder { return newAccessLog(w, true, false) }, 2, true},
 	{[]string{"extended"}, func(w *wanted) decoder { return newAccessLog(w, false, true) }, 1, false},
 	{[]string{"vhost_extended"}, func(w *wanted) decoder { return newAccessLog(w, true, true) }, 1, true},
-	{[]string{"elb"}, func(w *wanted) decoder { return newAmazon("elb", "an AWS Classic Load Balancer log", elbPattern, 0, w) }, 2, false},
-	{[]string{"alb"}, func(w *wanted) decoder {
-		return newAmazon("alb", "an AWS Application Load Balancer log", albPattern, 1, w)
-	}, 2, false},
-	{[]string{"haproxy"}, newHAProxy, 2, false},
+	{[]string{"elb"}, newFixed("elb"), 2, false},
+	{[]string{"alb"}, newFixed("alb"), 2, false},
+	{[]string{"s3"}, newFixed("s3"), 2, false},
+	{[]string{"squid"}, newFixed("squid"), 2, false},
+	{[]string{"uwsgi"}, newFixed("uwsgi"), 2, false},
+	{[]string{"haproxy"}, newFixed("haproxy"), 2, false},
+	{[]string{"gcs"}, newCloudStorage, 2, false},
 	{[]string{"w3c", "iis"}, func(w *wanted) decoder { return newHashed("w3c", "a W3C Extended Log", w) }, 2, false},
 	{[]string{"zeek"}, func(w *wanted) decoder { return newHashed("zeek", "a Zeek log", w) }, 2, false},
 	{[]string{"json", "caddy", "traefik"}, newJSON, 2, false},
@@ -105,7 +107,8 @@ func FormatNames() (names []string) {
 // nicknames are names by which servers and the tools that read their logs know formats.
 var nicknames = map[string]string{
 	"main": "combined", "combinedio": "combined", "traefikclf": "combined", // more fields may follow
-	"vcombined": "vhost_combined", "vcommon": "vhost_common", "cloudfront": "w3c", "awsalb": "alb", "awselb": "elb",
+	"vcombined": "vhost_combined", "vcommon": "vhost_common", "cloudfront": "w3c", "awsalb": "alb", "awselb": "elb", "awss3": "s3",
+	"cloudstorage": "gcs",
 }
 
 // canonical returns the name of a format, in whatever case and by whatever nickname it is given.
@@ -128,10 +131,11 @@ func decoderFor(format string) (func(w *wanted) decoder, error) {
 		return nil, fmt.Errorf("-format: no format %s, want one of %s, or a pattern such as '$remote_addr [$time_local] \"$request\" $status'",
 			Clip(format), strings.Join(FormatNames(), " "))
 	}
-	if _, err := compile(format); err != nil {
+	t, err := compile(format)
+	if err != nil {
 		return nil, fmt.Errorf("-format: %w", err)
 	}
-	return func(w *wanted) decoder { return newPattern(format, "the pattern of -format", format, w) }, nil
+	return func(w *wanted) decoder { return newPattern(format, "the pattern of -format", t, w) }, nil
 }
 
 // An alias is a field of a format that holds what a common name stands for.
@@ -145,19 +149,28 @@ type alias struct {
 var aliases = map[string][]alias{
 	Addr: {{"remote_addr", hostOfAny}, {"addr_port", hostOf}, {"request.client_ip", nil}, {"request.remote_ip", nil},
 		{"request.remote_addr", hostOfAny}, {"ClientHost", nil}, {"c-ip", nil}, {"id.orig_h", nil}, {"client_ip", hostOfAny},
-		{"clientip", hostOfAny}, {"remote_ip", hostOfAny}, {"client.ip", hostOfAny}, {"client_addr", hostOfAny}, {"client", hostOfAny}, {"ip", hostOfAny}},
+		{"clientip", hostOfAny}, {"remote_ip", hostOfAny}, {"client.ip", hostOfAny}, {"client_addr", hostOfAny}, {"client", hostOfAny}, {"ip", hostOfAny},
+		{"c_ip", nil}, {"ClientIP", nil}, {"downstream_remote_address", hostOfAny}, {"httpRequest.remoteIp", nil}, {"httpRequest.clientIp", nil},
+		{"sourceIp", nil}},
 	"ident": {{"remote_logname", nil}},
 	"user":  {{"remote_user", nil}, {"user_id", nil}, {"ClientUsername", nil}, {"cs-username", nil}},
 	"method": {{"request_method", nil}, {"request.method", nil}, {"RequestMethod", nil}, {"cs-method", nil},
-		{"request", methodOf}},
+		{"request", methodOf}, {"cs_method", nil}, {"ClientRequestMethod", nil}, {"httpRequest.requestMethod", nil}, {"httpRequest.httpMethod", nil},
+		{"httpMethod", nil}},
 	"path": {{"request.uri", withoutQuery}, {"RequestPath", withoutQuery}, {"cs-uri-stem", nil}, {"request_uri", withoutQuery},
-		{"uri", withoutQuery}, {"request", pathOf}},
-	"status":  {{"DownstreamStatus", nil}, {"sc-status", nil}, {"status_code", nil}},
-	"size":    {{"body_bytes_sent", nil}, {"bytes_sent", nil}, {"DownstreamContentSize", nil}, {"sc-bytes", nil}},
-	"referer": {{"http_referer", nil}, {"request.headers.Referer", nil}, {"request_Referer", nil}, {"cs(Referer)", nil}},
+		{"uri", withoutQuery}, {"request", pathOf}, {"cs_uri", withoutQuery}, {"ClientRequestURI", withoutQuery}, {"x-envoy-origin-path", withoutQuery},
+		{"httpRequest.requestUrl", withoutQuery}, {"httpRequest.uri", withoutQuery}},
+	"status": {{"DownstreamStatus", nil}, {"sc-status", nil}, {"status_code", nil}, {"sc_status", nil}, {"EdgeResponseStatus", nil},
+		{"response_code", nil}, {"httpRequest.status", nil}},
+	"size": {{"body_bytes_sent", nil}, {"bytes_sent", nil}, {"DownstreamContentSize", nil}, {"sc-bytes", nil}, {"sc_bytes", nil},
+		{"EdgeResponseBytes", nil}, {"httpRequest.responseSize", nil}, {"responseLength", nil}},
+	"referer": {{"http_referer", nil}, {"request.headers.Referer", nil}, {"request_Referer", nil}, {"cs(Referer)", nil}, {"cs_referer", nil},
+		{"ClientRequestReferer", nil}, {"httpRequest.referer", nil}},
 	"agent": {{"http_user_agent", nil}, {"request.headers.User-Agent", nil}, {"request_User-Agent", nil},
-		{"cs(User-Agent)", nil}, {"user_agent", nil}},
-	"host": {{"http_host", nil}, {"request.host", nil}, {"RequestHost", nil}, {"cs-host", nil}, {"server_name", nil}},
+		{"cs(User-Agent)", nil}, {"user_agent", nil}, {"cs_user_agent", nil}, {"ClientRequestUserAgent", nil}, {"user-agent", nil},
+		{"httpRequest.userAgent", nil}},
+	"host": {{"http_host", nil}, {"request.host", nil}, {"RequestHost", nil}, {"cs-host", nil}, {"server_name", nil}, {"cs_host", nil},
+		{"ClientRequestHost", nil}, {":authority", nil}},
 	forwarded: {{"http_x_forwarded_for", nil}, {"request.headers.X-Forwarded-For", nil}, {"request_X-Forwarded-For", nil},
 		{"cs(X-Forwarded-For)", spaced}, {"X-Forwarded-For", spaced}, {"x-forwarded-for", spaced}, {"x_forwarded_for", nil}, {"proxy_add_x_forwarded_for", nil}},
 }
@@ -168,7 +181,13 @@ func isHeader(name string) bool { return name == forwarded || name == "referer" 
 
 // namesOf returns the fields that may hold what name stands for: the fields of that name, and its
 // aliases.
-func namesOf(name string) []alias { return append([]alias{{name, nil}}, aliases[name]...) }
+func namesOf(name string) []alias {
+	own := alias{field: name}
+	if name == "path" {
+		own.part = withoutQuery
+	}
+	return append([]alias{own}, aliases[name]...)
+}
 
 // apply returns the part of a value that the alias stands for.
 func (a alias) apply(v string) string {

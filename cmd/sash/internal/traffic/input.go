@@ -45,16 +45,22 @@ func Files(args []string) (files []string, err error) {
 	return args, errors.Join(faults...)
 }
 
-// CheckFiles returns an error that names every file that is missing or a directory. Otherwise
-// it returns the total size, or -1 if the size of a file is not known.
-func CheckFiles(names []string) (size int64, err error) {
+// CheckFiles returns an error that names every file that is missing, a directory, or named twice: by the same
+// name, by another, or as standard input. Otherwise it returns the total size, or -1 if the size of a file is
+// not known.
+func CheckFiles(names []string, stdin io.Reader) (size int64, err error) {
 	var faults []error
+	seen := map[string]os.FileInfo{}
 	for _, name := range names {
-		if name == StandardInput {
-			size = -1
+		info, err := stat(name, stdin)
+		if other, twice := sameFile(seen, name, info); twice {
+			faults = append(faults, twiceError(other, name))
 			continue
 		}
-		switch info, err := os.Stat(name); {
+		seen[name] = info
+		switch {
+		case name == StandardInput:
+			size = -1
 		case err != nil:
 			faults = append(faults, err)
 		case info.IsDir():
@@ -66,6 +72,38 @@ func CheckFiles(names []string) (size int64, err error) {
 		}
 	}
 	return size, errors.Join(faults...)
+}
+
+// stat returns what file a name stands for. Standard input may be a file, too, or none.
+func stat(name string, stdin io.Reader) (os.FileInfo, error) {
+	if name != StandardInput {
+		return os.Stat(name)
+	}
+	if f, ok := stdin.(*os.File); ok {
+		return f.Stat()
+	}
+	return nil, nil
+}
+
+// sameFile returns the name among those seen of the file that name stands for.
+func sameFile(seen map[string]os.FileInfo, name string, info os.FileInfo) (other string, twice bool) {
+	if _, twice := seen[name]; twice {
+		return name, true
+	}
+	for other, was := range seen {
+		if was != nil && info != nil && !info.IsDir() && os.SameFile(was, info) {
+			return other, true
+		}
+	}
+	return "", false
+}
+
+// twiceError says that a file is named twice: each of its requests would count twice.
+func twiceError(a, b string) error {
+	if a == b {
+		return fmt.Errorf("%s is named twice: each of its requests would count twice", a)
+	}
+	return fmt.Errorf("%s and %s are the same file: each of its requests would count twice", a, b)
 }
 
 // start reads the file in a goroutine of its own, until ctx is done. The channel returned has

@@ -10,7 +10,15 @@ import (
 )
 
 // jsonTimes are the fields in which servers log the time. The first one that a file has is taken.
-var jsonTimes = []string{"StartUTC", "time_iso8601", "time_local", "msec", "@timestamp", "timestamp", "ts", "time", "datetime"}
+var jsonTimes = []string{"StartUTC", "time_iso8601", "time_local", "msec", "@timestamp", "timestamp", "ts", "time", "datetime",
+	"EdgeStartTimestamp", "start_time", "requestTimeEpoch", "requestTime"}
+
+var timesOfJSON = func() (all []alias) {
+	for _, name := range jsonTimes {
+		all = append(all, alias{field: name})
+	}
+	return all
+}()
 
 // A jsonLines reads an object a line, such as nginx with a log_format of JSON, Caddy and Traefik
 // write.
@@ -45,33 +53,47 @@ func (j *jsonLines) decode(line string, r *record) error {
 			return err
 		}
 	}
-	when, err := value(line, j.paths[0])
+	when, err := j.value(line, 0)
 	if err != nil {
 		return err
 	}
 	if r.at, err = j.clock.read(when); err != nil {
 		return err
 	}
-	for i, p := range j.paths[1:] {
-		if r.values[i], err = value(line, p); err != nil {
+	for i := range j.paths[1:] {
+		if r.values[i], err = j.value(line, i+1); err != nil {
 			return err
 		}
 	}
 	return j.checkClient(r.values)
 }
 
+// value returns the text of a field by its index among the paths. A line that has it by another name only is
+// not read: that may be the address of a proxy, or of a line that is no request.
+func (j *jsonLines) value(line string, i int) (string, error) {
+	v, err := value(line, j.paths[i])
+	if err == nil {
+		return v, nil
+	}
+	names := timesOfJSON
+	if i > 0 {
+		names = namesOf(j.fields[i-1].name)
+	}
+	if other, found := find(line, names); found && other.field != j.paths[i].field {
+		err = fmt.Errorf("%w, as the lines before it: it has %s, so split the file where the names change", err, other.field)
+	}
+	return "", err
+}
+
 // resolve finds the fields in the first line.
 func (j *jsonLines) resolve(line string) error {
-	times := jsonTimes
+	times := timesOfJSON
 	if j.time != "" {
-		times = []string{j.time}
+		times = []alias{{field: j.time}}
 	}
 	var paths []jsonPath
-	for _, name := range times {
-		if p, found := find(line, []alias{{name, nil}}); found {
-			paths = append(paths, p)
-			break
-		}
+	if p, found := find(line, times); found && (j.time != "" || !isDuration(line, p)) {
+		paths = append(paths, p)
 	}
 	if len(paths) == 0 && j.time != "" {
 		return &lackError{wantedField{j.time, "time"}, "JSON", fieldsOf(line)}
@@ -89,6 +111,12 @@ func (j *jsonLines) resolve(line string) error {
 	}
 	j.paths = paths
 	return nil
+}
+
+// isDuration reports whether a field is how long a request took: API Gateway logs a date by the name by which
+// other servers log seconds.
+func isDuration(line string, p jsonPath) bool {
+	return p.field == "requestTime" && gjson.Get(line, p.path).Type == gjson.Number
 }
 
 // find returns the path of the first of the fields that the line has. A name with a leading dot

@@ -1,19 +1,11 @@
 package traffic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-)
-
-// The patterns of logs whose fields stand in a fixed order.
-const (
-	elbPattern = `$time $elb $addr_port $backend $request_time $backend_time $response_time $status $backend_status $received $bytes_sent "$request" "$http_user_agent" $rest`
-	albPattern = `$type $time $elb $addr_port $target $request_time $target_time $response_time $status $target_status $received $bytes_sent "$request" "$http_user_agent" $rest`
-	// haproxyPattern is what follows the prefix that syslog writes.
-	haproxyPattern = `$addr_port [$time] $frontend $backend $timers $status $bytes_sent $request_cookie $response_cookie $termination $connections $queues $captures"$request"`
 )
 
 // directives are what stands for the directives of Apache's LogFormat in a pattern.
@@ -24,18 +16,42 @@ var directives = map[string]string{
 	"A": "local_addr", "f": "file", "H": "protocol", "k": "keepalive", "L": "log_id", "P": "pid", "R": "handler", "S": "transferred", "X": "connection",
 }
 
-// prefixes are what begins the names of the variables for what Apache names in braces, by the letter after them.
-// In the time, the name is the unit.
-var prefixes = map[byte]string{'i': "http_", 'o': "sent_http_", 'C': "cookie_", 'e': "env_", 'n': "note_", 'a': "peer_", 't': ""}
+// bracedNames are what begins the names of the variables for what Apache names in braces, by the letter after
+// them.
+var bracedNames = map[byte]string{'i': "http_", 'o': "sent_http_", 'C': "cookie_", 'e': "env_", 'n': "note_", 'a': "peer_"}
 
-// timeVariables are the variables of a pattern that hold the time. The first one is taken.
-var timeVariables = []string{"time", "time_local", "time_iso8601", "msec"}
+// timeVariables are the variables of a pattern that hold a whole time. The first one is taken.
+var timeVariables = []string{"time", "time_usec", "time_msec", "time_local", "time_iso8601", "msec", "time_sec", "end_usec", "end_msec", "end_sec"}
+
+// unitsOfTimes are the units of the variables that hold a number of them.
+var unitsOfTimes = map[string]string{"time_usec": "us", "time_msec": "ms", "time_sec": "s", "end_usec": "us", "end_msec": "ms", "end_sec": "s"}
 
 // A template is a compiled pattern: literal text, and a variable after each but the last.
 type template struct {
 	literals  []string
 	variables []string
+	widths    []int // of the values in bytes; 0 if they are not all of one width
+	extents   []extent
+	times     []timeField
+	parted    bool // whether times tell the time, or its fraction
+	// required is the number of variables that every line has. A line may end after it, or after any
+	// later one.
+	required int
+	runs     bool // whether several spaces are as one
 }
+
+// An extent is what tells where the value of a variable ends.
+type extent uint8
+
+const (
+	toLiteral extent = iota // where the literal after it begins
+	toSpace                 // at the first space
+	toQuote                 // at the first quote that no backslash escapes
+	toWidth
+	toEndOfList // at a space that follows no comma
+	toEndOfZone // as toLiteral, but $time_local has a space itself
+	toEnd       // with the line
+)
 
 // compile compiles a pattern of variables in the syntax of nginx, or of directives in the syntax of
 // Apache.
@@ -52,27 +68,76 @@ func compile(pattern string) (*template, error) {
 			rest = after.rest
 			continue
 		}
-		if len(t.variables) > 0 && len(literal) == 0 {
+		if last := len(t.variables) - 1; last >= 0 && len(literal) == 0 && t.widths[last] == 0 {
 			return nil, fmt.Errorf("pattern %s: nothing stands between $%s and $%s, so no line tells where one ends", Clip(pattern), t.variables[len(t.variables)-1], name)
 		}
 		if name == "t" { // Apache's %t has the brackets
 			literal, name, after.rest = append(literal, '['), "time_local", "]"+after.rest
 		}
 		t.literals = append(t.literals, string(literal))
-		t.variables = append(t.variables, name)
+		t.add(name, after.time)
 		literal, rest = literal[:0], after.rest
 	}
 	t.literals = append(t.literals, string(literal))
-	if !slices.ContainsFunc(timeVariables, t.has) {
-		return nil, fmt.Errorf("pattern %s has no time: want $%s or %%t", Clip(pattern), strings.Join(timeVariables, ", $"))
+	t.required = len(t.variables)
+	for i, name := range t.variables {
+		t.extents = append(t.extents, t.extent(i, name))
+	}
+	if err := t.findTime(); err != nil {
+		return nil, fmt.Errorf("pattern %s: %w", Clip(pattern), err)
 	}
 	return t, nil
 }
 
-func (t *template) has(name string) bool { return slices.Contains(t.variables, name) }
+// add adds a variable. f is the part of the time that it holds, or nil.
+func (t *template) add(name string, f *timeField) {
+	width := 0
+	if f != nil {
+		f.index, width = len(t.variables), f.width
+		t.times = append(t.times, *f)
+	}
+	t.variables, t.widths = append(t.variables, name), append(t.widths, width)
+}
 
-// remains is the text after the beginning of a pattern, and that beginning if it is literal.
-type remains struct{ literal, rest string }
+// findTime refuses a template without a time.
+func (t *template) findTime() error {
+	parted, err := t.joinTimes()
+	t.parted = parted != nil
+	if err == nil && !t.parted && t.whole() < 0 {
+		err = errors.New("it has no time: want $time, $time_local, $time_iso8601, $msec, %t or %{format}t")
+	}
+	return err
+}
+
+// whole returns the index of the variable that holds the whole time, or -1.
+func (t *template) whole() int {
+	for _, name := range timeVariables {
+		if i := slices.Index(t.variables, name); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// joinTimes returns how the time is read from parts, or nil if one variable holds all of it.
+func (t *template) joinTimes() (*partedTime, error) {
+	whole, response := t.whole(), false
+	if whole >= 0 {
+		name := t.variables[whole]
+		if name != "time_local" && unitsOfTimes[name] != "s" {
+			return nil, nil // parts would add nothing
+		}
+		response = name == "end_sec"
+	}
+	return joinTimes(t.times, whole, response)
+}
+
+// remains is the text after the beginning of a pattern, that beginning if it is literal, and the part of
+// the time that it stands for.
+type remains struct {
+	literal, rest string
+	time          *timeField
+}
 
 // variable returns the name of the variable that s begins with, or "" if it begins with literal
 // text.
@@ -84,13 +149,13 @@ func variable(s string) (name string, after remains, err error) {
 		return apacheDirective(s)
 	case '\\': // as quotes stand in the configuration of Apache
 		if len(s) > 1 && strings.IndexByte(`"\'`, s[1]) >= 0 {
-			return "", remains{s[1:2], s[2:]}, nil
+			return "", remains{literal: s[1:2], rest: s[2:]}, nil
 		}
 		if strings.HasPrefix(s, `\t`) {
-			return "", remains{"\t", s[2:]}, nil
+			return "", remains{literal: "\t", rest: s[2:]}, nil
 		}
 	}
-	return "", remains{s[:1], s[1:]}, nil
+	return "", remains{literal: s[:1], rest: s[1:]}, nil
 }
 
 func nginxVariable(s string) (string, remains, error) {
@@ -119,13 +184,11 @@ func apacheDirective(s string) (string, remains, error) {
 		if !closed || after == "" {
 			return "", remains{}, fmt.Errorf("pattern: %s is no directive", Clip(s))
 		}
-		switch unit := name == "sec" || name == "msec" || name == "usec"; {
-		case after[0] == 't' && !unit:
-			return "", remains{}, fmt.Errorf("pattern: %s: a time of a format of its own cannot be read, want %%t", Clip(s))
-		case after[0] == 't':
-			name = "time"
+		if after[0] == 't' {
+			name, part, err := apacheTime(name)
+			return name, remains{rest: after[1:], time: part}, err
 		}
-		name = strings.ReplaceAll(strings.ToLower(prefixes[after[0]]+name), "-", "_")
+		name = strings.ReplaceAll(strings.ToLower(bracedNames[after[0]]+name), "-", "_")
 		return name, remains{rest: after[1:]}, nil
 	}
 	if rest == "" {
@@ -134,7 +197,7 @@ func apacheDirective(s string) (string, remains, error) {
 	letter := rest[:1]
 	switch name, known := directives[letter]; {
 	case letter == "%":
-		return "", remains{"%", rest[1:]}, nil
+		return "", remains{literal: "%", rest: rest[1:]}, nil
 	case letter == "t":
 		return "t", remains{rest: rest[1:]}, nil
 	case known:
@@ -148,7 +211,8 @@ type pattern struct {
 	*wanted
 	*template
 	format, title string
-	time          int // the index of the variable of the time
+	time          int         // the index of the variable of the time; -1 if parts have it
+	parts         *partedTime // nil if one variable has the time
 	sources       []fieldSource
 	clock         timeReader
 	found         []string // the values of variables
@@ -161,20 +225,26 @@ type fieldSource struct {
 	alias
 }
 
-func newPattern(format, title, text string, w *wanted) decoder {
-	t, err := compile(text)
-	if err != nil {
-		panic(err) // decoderFor has compiled it
-	}
-	p := &pattern{wanted: w, template: t, format: format, title: title, clock: timeReader{unit: w.unit}}
-	for _, name := range slices.Backward(timeVariables) {
-		if i := slices.Index(t.variables, name); i >= 0 {
-			p.time = i
+func newPattern(format, title string, t *template, w *wanted) *pattern {
+	p := &pattern{wanted: w, template: t, format: format, title: title, time: t.whole()}
+	p.parts, _ = t.joinTimes() // compile has done so
+	if p.time >= 0 {
+		p.clock = clockOf(t.variables[p.time], w.unit)
+		if p.parts != nil && p.parts.whole >= 0 {
+			p.parts.clock = p.clock
 		}
 	}
 	p.sources = w.sourcesAmong(t.variables)
 	p.found = make([]string, len(t.variables))
 	return p
+}
+
+// clockOf returns what reads the times of a variable that holds whole ones.
+func clockOf(variable, unit string) timeReader {
+	if variable == "time_local" {
+		return timeReader{only: zonedTime}
+	}
+	return timeReader{unit: cmp.Or(unitsOfTimes[variable], unit)}
 }
 
 // sourcesAmong returns where the fields wanted are among fields of these names.
@@ -209,58 +279,127 @@ func (w *wanted) pick(sources []fieldSource, found, names []string, r *record) e
 
 func (p *pattern) name() string { return p.format }
 
-func (p *pattern) decode(line string, r *record) (err error) {
+func (p *pattern) decode(line string, r *record) error {
 	r.title = p.title
-	if err := p.match(line); err != nil {
+	n, err := p.match(line, p.found)
+	if err != nil {
 		return err
 	}
-	if r.at, err = p.clock.read(p.found[p.time]); err != nil {
+	return p.take(n, r)
+}
+
+// take makes a record of the values found: of the first n variables. A line may be without the others.
+func (p *pattern) take(n int, r *record) (err error) {
+	for i := n; i < len(p.found); i++ {
+		p.found[i] = "-"
+	}
+	if p.parts != nil {
+		r.at, err = p.parts.read(p.found)
+	} else {
+		r.at, err = p.clock.read(p.found[p.time])
+	}
+	if err != nil {
 		return err
 	}
-	if err := p.plausible(); err != nil {
-		return err
+	for i, name := range p.variables[:n] {
+		if want := wrongWith(name, p.found[i]); want != "" {
+			return fmt.Errorf("$%s %s is %s", name, Clip(p.found[i]), want)
+		}
 	}
 	return p.pick(p.sources, p.found, p.variables, r)
 }
 
-// match finds the values of the variables in a line.
-func (t *template) matchInto(line string, found []string) error {
+// match finds the values of the variables in a line, and returns how many of them it has. After an error
+// these are those before the place where the line differs.
+func (t *template) match(line string, found []string) (n int, err error) {
 	rest, ok := strings.CutPrefix(line, t.literals[0])
 	if !ok {
-		return fmt.Errorf("no %s at the beginning, where the pattern has it", Clip(t.literals[0]))
+		return 0, fmt.Errorf("no %s at the beginning, where the pattern has it", Clip(t.literals[0]))
 	}
 	for i, name := range t.variables {
-		before, after := t.literals[i], t.literals[i+1]
-		end := len(rest)
-		switch {
-		case strings.HasSuffix(before, `"`) && strings.HasPrefix(after, `"`):
-			end = closing(rest)
-		case isList(name) && strings.HasPrefix(after, " "):
-			end = endOfList(rest)
-		case after != "":
-			from := 0
-			if name == "time_local" {
-				from = min(len("02/Jan/2006:15:04:05"), len(rest)) // a space follows within it
-				if after == " " {
-					from = min(len(zonedTime), len(rest))
-				}
-			}
-			if end = strings.Index(rest[from:], after); end >= 0 {
-				end += from
-			}
+		if t.runs {
+			rest = strings.TrimLeft(rest, " ")
 		}
+		end, after := t.end(i, rest), t.literals[i+1]
 		if end < 0 || !strings.HasPrefix(rest[end:], after) {
-			return fmt.Errorf("no %s after $%s", Clip(after), name)
+			if value, last := t.last(i, rest); last {
+				found[i] = value
+				return i + 1, nil
+			}
+			return i, fmt.Errorf("no %s after $%s", Clip(after), name)
 		}
 		found[i], rest = rest[:end], rest[end+len(after):]
-		if found[i] == "" && after == " " && !strings.HasSuffix(before, `"`) && i+1 < len(t.variables) {
-			return fmt.Errorf("no $%s", name)
-		}
 	}
 	if rest != "" {
-		return fmt.Errorf("%s follows where the pattern ends", Clip(rest))
+		return len(found), fmt.Errorf("%s follows where the pattern ends", Clip(rest))
 	}
-	return nil
+	return len(found), nil
+}
+
+// extent returns what tells where the value of variable i ends.
+func (t *template) extent(i int, name string) extent {
+	before, after := t.literals[i], t.literals[i+1]
+	switch {
+	case t.widths[i] > 0:
+		return toWidth
+	case quotes(before, after):
+		return toQuote
+	case isList(name) && strings.HasPrefix(after, " "):
+		return toEndOfList
+	case after == "":
+		return toEnd
+	case name == "time_local":
+		return toEndOfZone
+	}
+	return toLiteral
+}
+
+// end returns the length of the value of variable i, which rest begins with, or -1.
+func (t *template) end(i int, rest string) int {
+	after := t.literals[i+1]
+	switch t.extents[i] {
+	case toSpace:
+		return strings.IndexByte(rest, ' ')
+	case toQuote:
+		return closing(rest)
+	case toEndOfList:
+		return endOfList(rest)
+	case toEnd:
+		return len(rest)
+	case toWidth:
+		if t.widths[i] > len(rest) {
+			return -1
+		}
+		return t.widths[i]
+	case toEndOfZone:
+		from := len("02/Jan/2006:15:04:05")
+		if after == " " {
+			from = len(zonedTime)
+		}
+		if from = min(from, len(rest)); strings.Contains(rest[from:], after) {
+			return from + strings.Index(rest[from:], after)
+		}
+		return -1
+	}
+	return strings.Index(rest, after)
+}
+
+// quotes reports whether the literals before and after a variable put it in quotes.
+func quotes(before, after string) bool {
+	return strings.HasSuffix(before, `"`) && strings.HasPrefix(after, `"`)
+}
+
+// last returns the value of variable i if the line ends with it, and may do so: if others may follow, but are
+// not required.
+func (t *template) last(i int, rest string) (value string, last bool) {
+	switch {
+	case i+1 < t.required || i+1 == len(t.variables):
+		return "", false
+	case t.extents[i] == toQuote:
+		end := closing(rest)
+		return rest[:max(end, 0)], end >= 0 && end == len(rest)-1
+	}
+	return rest, !strings.Contains(rest, " ")
 }
 
 // isList reports whether a variable holds addresses, joined by a comma and a space.
@@ -278,111 +417,48 @@ func endOfList(s string) int {
 	return -1
 }
 
-func (p *pattern) match(line string) error { return p.matchInto(line, p.found) }
-
-// plausible refuses a line in which an address or a status cannot be one: it is shifted.
-func (p *pattern) plausible() error {
-	for i, name := range p.variables {
-		v := p.found[i]
-		switch name {
-		case "remote_addr", "addr":
-			if v != "-" && !isClient(v) {
-				return fmt.Errorf("$%s %s is neither an address nor a host name", name, Clip(v))
-			}
-		case "addr_port":
-			if !isAddress(hostOf(v)) {
-				return fmt.Errorf("%s is no address with a port", Clip(v))
-			}
-		case "remote_logname":
-			if isAddress(v) {
-				return fmt.Errorf("$%s %s is an address", name, Clip(v))
-			}
-		case "remote_user": // it may have spaces; see accessLog.inPlace
-			if words := strings.Fields(v); len(words) > 1 && slices.Contains(words, "-") {
-				return fmt.Errorf("$%s %s is more than one field", name, Clip(v))
-			}
-		case "status":
-			if v != "-" && v != "-1" && (v == "" || strings.Trim(v, "0123456789") != "") {
-				return fmt.Errorf("$status %s is no number", Clip(v))
-			}
+// wrongWith returns what is wrong with the value of a variable, or "". A line in which an address, a status or
+// a method cannot be one is shifted.
+func wrongWith(name, v string) (wrong string) {
+	switch name {
+	case "remote_addr", "addr":
+		if v != "-" && !isClient(v) {
+			return "neither an address nor a host name"
+		}
+	case "remote_ip": // of servers that look up no names
+		if v != "-" && !isAddress(v) {
+			return "no address"
+		}
+	case "addr_port":
+		if !isAddress(hostOf(v)) {
+			return "no address with a port"
+		}
+	case "remote_logname":
+		if isAddress(v) {
+			return "an address"
+		}
+	case "remote_user": // it may have spaces; see accessLog.inPlace
+		if isShifted(v) {
+			return "more than one field"
+		}
+	case "status":
+		if v != "-" && v != "-1" && !isDigits(v) {
+			return "no number"
+		}
+	case "bytes_sent", "body_bytes_sent":
+		if v != "-" && v != "" && !isDigits(v) {
+			return "no number"
+		}
+	case "result", "hierarchy":
+		if !isUpper(v) {
+			return "no word in capitals"
+		}
+	case "request_method":
+		if v != "-" && strings.ContainsAny(v, "0123456789. ") {
+			return "no method"
 		}
 	}
-	return nil
+	return ""
 }
 
-// An amazon reads what a load balancer of AWS logs. Fields that are not known follow the agent, so
-// another line might, too.
-type amazon struct {
-	pattern
-	times int // in a line, after the agent
-}
-
-func newAmazon(format, title, text string, times int, w *wanted) decoder {
-	return &amazon{*newPattern(format, title, text, w).(*pattern), times}
-}
-
-func (a *amazon) decode(line string, r *record) error {
-	if err := a.pattern.decode(line, r); err != nil {
-		return err
-	}
-	if timesIn(a.found[len(a.found)-1]) > a.times {
-		return errors.New("two lines in one: it has one more time")
-	}
-	return nil
-}
-
-// timesIn returns the number of times in the last fields of a line. Those within quotes are what a
-// client sent, unless a quote is not closed.
-func timesIn(fields string) (n int) {
-	const layout = "2006-01-02T15:04:05.000000Z"
-	closed := strings.Count(fields, `"`)%2 == 0
-	quoted := false
-	for part := range strings.SplitSeq(fields, `"`) {
-		for word := range strings.FieldsSeq(part) {
-			if begin := len(word) - len(layout); begin >= 0 && word[len(word)-1] == 'Z' && !(quoted && closed) {
-				if _, err := time.Parse(layout, word[begin:]); err == nil {
-					n++
-				}
-			}
-		}
-		quoted = !quoted
-	}
-	return n
-}
-
-// An haproxy reads what HAProxy logs with option httplog, after the prefix that syslog writes,
-// or without one.
-type haproxy struct{ pattern }
-
-func newHAProxy(w *wanted) decoder {
-	return &haproxy{*newPattern("haproxy", "an HAProxy HTTP log", haproxyPattern, w).(*pattern)}
-}
-
-func (h *haproxy) decode(line string, r *record) error {
-	from, err := afterPrefix(line)
-	if err != nil {
-		return err
-	}
-	return h.pattern.decode(line[from:], r)
-}
-
-// afterPrefix returns the index at which the client stands: the word before the time in
-// brackets. What stands before it must be the prefix of a program's line in syslog.
-func afterPrefix(line string) (int, error) {
-	for from := 0; ; {
-		i := strings.Index(line[from:], " [")
-		if i < 0 {
-			return 0, fmt.Errorf("no client before a time in brackets")
-		}
-		// A time has a day of two digits, and then a slash: [06/Feb/2009:12:14:14.655].
-		if i += from; len(line) > i+4 && line[i+4] == '/' {
-			client := strings.LastIndexByte(line[:i], ' ') + 1
-			prefix := line[:client]
-			if prefix != "" && !strings.HasSuffix(prefix, "]: ") && !strings.HasSuffix(prefix, "- ") && !strings.HasSuffix(prefix, ": ") {
-				return 0, fmt.Errorf("%s before the client is no prefix of syslog", Clip(prefix))
-			}
-			return client, nil
-		}
-		from = i + 2
-	}
-}
+func isDigits(v string) bool { return v != "" && strings.Trim(v, "0123456789") == "" }

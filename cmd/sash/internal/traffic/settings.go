@@ -79,7 +79,7 @@ func Flag(flags *flag.FlagSet, fault func(error), name, usage string, set func(s
 func (s *Settings) Flags(flags *flag.FlagSet, fault func(error)) {
 	read := func(name, usage string, set func(string) error) { Flag(flags, fault, name, usage, set) }
 	read("format", "read this `FORMAT` instead of detecting it: "+strings.Join(FormatNames(), " ")+
-		", or a pattern: the log_format of nginx such as '$remote_addr [$time_local] \"$request\" $status', or the LogFormat of Apache such as '%{X-Forwarded-For}i %h %l %u %t \"%r\" %>s %b'", s.setFormat)
+		", or a pattern: the log_format of nginx such as '$remote_addr [$time_local] \"$request\" $status', or the LogFormat of Apache such as '%{X-Forwarded-For}i %h %l %u %t \"%r\" %>s %b'; both also as the configuration has them: -format \"$(grep -A5 log_format nginx.conf)\"", s.setFormat)
 	read("key", keyUsage, func(v string) (err error) {
 		s.Key, err = ParseKey(v)
 		return err
@@ -109,11 +109,19 @@ func (s *Settings) EstimateFlag(flags *flag.FlagSet, fault func(error)) {
 const keyUsage = "the `FIELDS` that identify a client, joined by commas: of most logs addr user method path status host referer agent forwarded, or fields as the file names them; path has no query; addr/64 takes an IPv6 address by its network of 64 bits, addr/24/64 an IPv4 address by one of 24; none makes all events one client's (default addr/64, as httplimit.ByAddress; in a CSV none)"
 
 func (s *Settings) setFormat(v string) error {
+	format, found, err := fromConfig(v)
+	switch {
+	case err != nil:
+		s.Format = v
+		return fmt.Errorf("-format: %w", err)
+	case found:
+		v = format
+	}
 	s.Format = v
 	if !strings.ContainsAny(v, "$%") {
 		s.Format = canonical(v)
 	}
-	_, err := decoderFor(s.Format)
+	_, err = decoderFor(s.Format)
 	return err
 }
 

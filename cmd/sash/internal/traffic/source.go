@@ -24,6 +24,7 @@ type source struct {
 	where    []int        // the indices of the fields of Where
 	status   int          // the index of the status, or -1
 
+	layers  layers  // the prefixes of all lines
 	decoder decoder // nil until the format is known
 	why     string  // why it is that format
 	title   string  // what the lines are
@@ -35,7 +36,7 @@ type source struct {
 	batch batch
 	send  func(batch) bool // false if the events of this file are not wanted any more
 
-	lines, blank, unreadable, headings, leftOut, cutShort, outOfOrder, mixed int64
+	lines, blank, unreadable, headings, parts, leftOut, cutShort, outOfOrder, mixed int64
 
 	forwarded int64 // events with X-Forwarded-For
 
@@ -140,6 +141,7 @@ func (s *source) finish() error {
 	if !s.known && s.lacking != nil {
 		return s.lacking
 	}
+	s.endParts()
 	s.flush()
 	return nil
 }
@@ -150,7 +152,7 @@ func (s *source) detect() error {
 	lines := s.waiting
 	s.waiting = nil
 	if s.decoder == nil {
-		if err := s.choose(lines); err != nil {
+		if err := s.unwrapAndChoose(lines); err != nil {
 			return err
 		}
 	}
@@ -168,7 +170,7 @@ func (s *source) detect() error {
 			if isBlank(l.text) {
 				s.blank++
 			} else {
-				s.fault("no known format: see -format and -time", l.text)
+				s.faultOfUnknown(l.text)
 			}
 		}
 	}
@@ -178,6 +180,41 @@ func (s *source) detect() error {
 // decode reads a line in the format of the file.
 func (s *source) decode(line string) error {
 	s.lines++
+	if len(s.layers) == 0 {
+		return s.decodeBare(line, line)
+	}
+	if isBlank(line) {
+		s.blank++
+		return nil
+	}
+	text, earlier, whole, err := s.layers.unwrap(line)
+	switch {
+	case err != nil:
+		// The beginning of a line that is too long was counted as a part of it.
+		s.parts -= earlier
+		s.unreadable += earlier
+		s.fault(err.Error(), line)
+		return nil
+	case !whole:
+		s.parts++
+		return nil
+	}
+	return s.decodeBare(text, line)
+}
+
+// endParts counts as unreadable the lines whose rest does not come.
+func (s *source) endParts() {
+	n := s.layers.unfinished()
+	if n == 0 || s.decoder == nil {
+		return
+	}
+	s.parts -= n
+	s.unreadable += n - 1
+	s.fault("the rest of the line does not come", "")
+}
+
+// decodeBare reads a line without prefixes. whole is the line of the file, for messages.
+func (s *source) decodeBare(line, whole string) error {
 	if isBlank(line) {
 		s.blank++
 		return nil
@@ -199,10 +236,10 @@ func (s *source) decode(line string) error {
 		if s.lines >= sampleSize {
 			return s.lacking
 		}
-		s.faultOf(err, line)
+		s.faultOf(err, line, whole)
 		return nil
 	case err != nil:
-		s.faultOf(err, line)
+		s.faultOf(err, line, whole)
 		return nil
 	case r.heading:
 		s.headings++
@@ -214,7 +251,7 @@ func (s *source) decode(line string) error {
 		return nil
 	}
 	if err := s.add(r); err != nil {
-		s.fault(err.Error(), line)
+		s.fault(err.Error(), whole)
 		return nil
 	}
 	if r.cut {
@@ -238,15 +275,16 @@ func (s *source) flagText(flag string) string {
 	return flag
 }
 
-// faultOf counts a line that the format of the file does not read, and says which format does.
-func (s *source) faultOf(err error, line string) {
+// faultOf counts a line that the format of the file does not read, and says which format does. The line
+// of the file is whole.
+func (s *source) faultOf(err error, line, whole string) {
 	if len(s.faults) < MaxFaults && s.known {
 		if title, found := s.otherFormat(line); found {
 			s.mixed++
 			err = fmt.Errorf("the line is %s, the file %s", title, s.title)
 		}
 	}
-	s.fault(err.Error(), line)
+	s.fault(err.Error(), whole)
 }
 
 // fault counts the line as unreadable.

@@ -33,6 +33,8 @@ var layouts = [...]string{
 	"02/Jan/2006:15:04:05",
 	"2006-01-02T15:04:05-0700",
 	"2006/01/02 15:04:05",
+	"02/Jan/2006 15:04:05",
+	"Mon Jan _2 15:04:05 2006",
 }
 
 // A timeReader reads the times of one file. It remembers the last one, since many lines of a log

@@ -24,7 +24,8 @@ type Event struct {
 
 // Traffic is what has been read from files, but for the events.
 //
-// Invariant: every line is counted once, so Lines = Events + LeftOut + Blank + Unreadable + Headings.
+// Invariant: every line is counted once, so
+// Lines = Events + LeftOut + Blank + Unreadable + Headings + Parts.
 type Traffic struct {
 	Events  int64
 	Clients []string // the names of clients, by Event.Client
@@ -35,6 +36,9 @@ type Traffic struct {
 	Lines, Blank, Unreadable, Headings, CutShort, OutOfOrder int64
 
 	LeftOut int64 // lines that could be read, and that the Selection does not have
+
+	// Parts counts the lines of a collector whose rest comes in a later one.
+	Parts int64
 
 	// Late counts the events that came too late to be put in order. They are passed on at the
 	// time of the event before them.
@@ -96,7 +100,7 @@ type Jump struct {
 // batch, and Read returns it with all figures. An error means that files are missing, or lack
 // the fields that the settings name; or it is the error of each, or of ctx.
 func Read(ctx context.Context, s *Settings, files []string, stdin io.Reader, bar io.Writer, each func(*Traffic, []Event) error) (*Traffic, error) {
-	if _, err := CheckFiles(files); err != nil {
+	if _, err := CheckFiles(files, stdin); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -131,6 +135,7 @@ func (t *Traffic) addFile(s *source) {
 	t.Unreadable += s.unreadable
 	t.Headings += s.headings
 	t.LeftOut += s.leftOut
+	t.Parts += s.parts
 	t.CutShort += s.cutShort
 	t.OutOfOrder += s.outOfOrder
 	t.Mixed += s.mixed

@@ -1,0 +1,108 @@
+package main
+
+// ofTraffic are faults of how logs are read, where a line would get the client of another, or count twice.
+var ofTraffic = []mutant{
+	{
+		name: "prefix-of-an-address-is-stripped", fault: "an address before a bar is taken for the name of a container",
+		file: "cmd/sash/internal/traffic/collectors.go", old: "if isAddress(name) {", new: "if isAddress(name) && of == \"syslog\" {",
+		tests: "TestPrefixes_AnAddressIsNotStripped", in: ofLogs,
+	},
+	{
+		name: "prefix-is-optional", fault: "a line without the prefix of its file is read as it is",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "\t\tp, err := l.strip(line)\n\t\tif err != nil {", new: "\t\tp, err := l.strip(line)\n\t\tif err == errNoPrefix {\n\t\t\tcontinue\n\t\t}\n\t\tif err != nil {",
+		tests: "TestPrefixes_EveryLineHasIt", in: ofLogs,
+	},
+	{
+		name: "prefix-is-told-after-the-format", fault: "the format is detected before sure prefixes are stripped",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "(!p.sure || s.settings.namesFields())", new: "(!p.sure || p.sure)",
+		tests: "TestPrefixes_EveryFormatBehindEveryTwo|TestPrefixes_AnAddressIsNotStripped", in: ofLogs,
+	},
+	{
+		name: "prefix-hides-a-pattern", fault: "a pattern that has the prefix itself is looked for behind it",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "(!p.sure || s.settings.namesFields())", new: "!p.sure",
+		tests: "TestPrefixes_WithFlags", in: ofLogs,
+	},
+	{
+		name: "prefixes-without-a-bound", fault: "five prefixes are stripped",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "const maxPrefixes = 4", new: "const maxPrefixes = 5",
+		tests: "TestPrefixes_Bound", in: ofLogs,
+	},
+	{
+		name: "parts-of-all-streams-are-joined", fault: "a part of a line is continued by the other stream of the container",
+		file: "cmd/sash/internal/traffic/collectors.go", old: "return part{text, stream, tag == \"P\"}, nil", new: "return part{text, \"\", tag == \"P\"}, nil",
+		tests: "TestPrefixes_PartsOfLines", in: ofLogs,
+	},
+	{
+		name: "the-rest-of-a-long-line-is-a-line", fault: "what follows the part with which a line got too long is read as a line of its own",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "long := was.long || len(p.text) > MaxLine", new: "long := len(p.text) > MaxLine",
+		tests: "TestPrefixes_PartsOfLines", in: ofLogs,
+	},
+	{
+		name: "several-lines-in-one-entry", fault: "an entry of docker with several lines is read as the first",
+		file: "cmd/sash/internal/traffic/collectors.go", old: "if strings.ContainsAny(p.text, \"\\r\\n\") {", new: "if strings.ContainsAny(p.text, \"\\r\\n\") && p.stream == \"\" {",
+		tests: "TestPrefixes_PartsOfLines", in: ofLogs,
+	},
+	{
+		name: "docker-hides-an-address", fault: "an object with an address of its own is taken for an entry of docker",
+		file: "cmd/sash/internal/traffic/collectors.go", old: "case f.name != \"time\" && f.name != \"attrs\":", new: "case f.name != \"time\" && f.name != \"attrs\" && f.name != \"remote_addr\":",
+		tests: "TestPrefixes_AnAddressIsNotStripped", in: ofLogs,
+	},
+	{
+		name: "user-hides-an-address", fault: "a user's name may have an address in it, as in a line with a prefix that is not known",
+		file: "cmd/sash/internal/traffic/accesslog.go", old: "return w == \"-\" || isAddress(w)", new: "return w == \"-\"",
+		tests: "TestParseLine_SaysWhatIsWrong", in: ofLogs,
+	},
+	{
+		name: "haproxy-cuts-short-lines", fault: "a line of HAProxy may be cut anywhere",
+		file: "cmd/sash/internal/traffic/fixed.go", old: "f.longest > 0 && len(line) >= f.longest", new: "f.longest > 0",
+		tests: "TestHAProxy_CutLines", in: ofLogs,
+	},
+	{
+		name: "haproxy-cut-line-hides-another", fault: "a line that is joined to a cut one is lost without notice",
+		file: "cmd/sash/internal/traffic/fixed.go", old: "if f.joined(rest) {", new: "if len(rest) < 0 {",
+		tests: "TestHAProxy_CutLines", in: ofLogs,
+	},
+	{
+		name: "haproxy-cut-path-is-a-path", fault: "the path of a cut line is taken for its path",
+		file: "cmd/sash/internal/traffic/fixed.go", old: "if s.index >= n && f.fields[i].flag != \"\" {", new: "if s.index > n && f.fields[i].flag != \"\" {",
+		tests: "TestHAProxy_CutLines", in: ofLogs,
+	},
+	{
+		name: "pattern-ends-early", fault: "a line may end inside the last field of a pattern, such as a time",
+		file: "cmd/sash/internal/traffic/pattern.go", old: "i+1 < t.required || i+1 == len(t.variables)", new: "i+1 < t.required",
+		tests: "TestApacheTime|TestPattern_EmptyFields", in: ofLogs,
+	},
+	{
+		name: "s3-joined-lines", fault: "a line of S3 in another is lost without notice",
+		file: "cmd/sash/internal/traffic/fixed.go", old: "hasBracketed(rest, zonedTime) }", new: "len(rest) < 0 }",
+		tests: "TestFixed_TwoLinesInOne", in: ofLogs,
+	},
+	{
+		name: "files-by-name-only", fault: "a file that is given by two names counts twice",
+		file: "cmd/sash/internal/traffic/input.go", old: "!info.IsDir() && os.SameFile(was, info)", new: "!info.IsDir() && was == info",
+		tests: "TestCheckFiles_Twice", in: ofLogs,
+	},
+	{
+		name: "standard-input-is-no-file", fault: "a file that is given as standard input, too, counts twice",
+		file: "cmd/sash/internal/traffic/input.go", old: "if f, ok := stdin.(*os.File); ok {", new: "if f, ok := stdin.(*os.File); ok && f == nil {",
+		tests: "TestCheckFiles_Twice", in: ofLogs,
+	},
+	{
+		name: "json-takes-any-name", fault: "a line of JSON without the field of the lines before it is read by another name",
+		file: "cmd/sash/internal/traffic/json.go", old: "\tif err == nil {\n\t\treturn v, nil\n\t}\n\tnames :=", new: "\tif err == nil {\n\t\treturn v, nil\n\t}\n\tif p, found := find(line, namesOf(Addr)); found && i > 0 {\n\t\treturn value(line, p)\n\t}\n\tnames :=",
+		tests: "TestJSON_NamesThatChange", in: ofLogs,
+	},
+	{
+		name: "apache-fraction-is-lost", fault: "a fraction of the second that Apache writes apart is lost",
+		file: "cmd/sash/internal/traffic/apachetime.go", old: "case p.fraction == nil || f.width > p.fraction.width:", new: "case p.fraction != nil && f.width > p.fraction.width:",
+		tests: "TestRealLogs", in: ofLogs,
+	},
+	{
+		name: "unescaped-formats-are-believed", fault: "an address that a client can write is believed",
+		file: "cmd/sash/internal/traffic/config.go", old: "strings.HasPrefix(v, \"http_\"), strings", new: "strings",
+		tests: "TestRealLogs", in: ofLogs,
+	},
+}
+
+// ofLogs is the package of the tests of ofTraffic.
+const ofLogs = "cmd/sash/internal/traffic"
