@@ -113,4 +113,14 @@ var ofSuggest = []mutant{
 		file: "cmd/sash/internal/suggest/incident.go", old: "least := max(2, v.Suggested.AtPercentile/2)", new: "least := int64(1)",
 		tests: "TestIncident_",
 	},
+	{
+		name: "suggest-bursts-flow-back-whole", fault: "a part of a unit that has not flowed back counts as none",
+		file: "cmd/sash/internal/suggest/buckets.go", old: "		return d.units + 1\n", new: "		return d.units\n",
+		tests: "TestBuckets_TellWhom",
+	},
+	{
+		name: "suggest-bursts-borrow-nothing", fault: "a part that flows back is forgotten if less than it was spent",
+		file: "cmd/sash/internal/suggest/buckets.go", old: "d.units, d.part = d.units-1, d.part+minuteUnits", new: "d.part = 0",
+		tests: "TestBuckets_TellWhom",
+	},
 }

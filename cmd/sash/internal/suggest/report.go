@@ -19,8 +19,9 @@ type report struct {
 	Headroom   float64 `json:"headroom"`
 
 	Windows  []windowReport `json:"windows"`
-	Policy   *together      `json:"policy,omitempty"` // the suggested limits that are worth having together; none if none is suggested
-	Top      []client       `json:"top"`              // the clients that are furthest above the suggested limits, or the busiest
+	Buckets  []bucket       `json:"token_buckets,omitempty"` // by rate; none with -cost
+	Policy   *together      `json:"policy,omitempty"`        // the suggested limits that are worth having together; none if none is suggested
+	Top      []client       `json:"top"`                     // the clients that are furthest above the suggested limits, or the busiest
 	Warnings []warning      `json:"warnings"`
 	Next     []step         `json:"next"`
 
@@ -95,6 +96,9 @@ func (s *study) report(o *options) *report {
 
 	for i := range s.windows {
 		r.Windows = append(r.Windows, s.advise(i, o))
+	}
+	if s.bursts != nil {
+		r.Buckets = s.buckets(o)
 	}
 	if limits := policy(r.Windows); len(limits) > 0 {
 		clients := s.touched(r.Windows)

@@ -24,6 +24,12 @@
 // Count either. They may admit one whose busiest window is above the Count, if that holds at most
 // twice of it. So the next steps replay both.
 //
+// A token bucket denies a client if and only if the client needs more than its Burst: the most that it has spent
+// and that has not flowed back at the rate. That is exact, too. The report has a bucket for each of some
+// rates, which leaves the same share of the clients alone: as an alternative to the limits of the shorter
+// windows, it says how large a burst may be where a window says how much it admits. With -cost there are
+// none.
+//
 // A SlidingCounter answers otherwise. It may deny a client whose busiest window is within the
 // Count, if that holds more than half of it. And it may admit one whose busiest window is
 // above the Count, if that holds less than twice of it.
@@ -74,7 +80,7 @@
 // # Memory
 //
 // Per window, a client takes 24 bytes, and 32 for each of its events in the last window, or
-// up to twice that. Events of one instant mostly share them, so a log of whole seconds takes
+// up to twice that; and 176 for token buckets. Events of one instant mostly share them, so a log of whole seconds takes
 // little for a flood. Reading takes further memory.
 //
 // With -json the report is one object. Its fields are the fields of output.Summary, and of the types report,
@@ -135,7 +141,7 @@ func (o *options) suggest(ctx context.Context, stdin io.Reader, stderr io.Writer
 	}
 	bar := progress.On(stderr, size, "reading")
 	defer bar.Clear()
-	s := newStudy(o.windows, o.estimate())
+	s := newStudy(o.windows, o.estimate(), o.Cost != nil)
 	t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, s.take)
 	if err != nil {
 		return nil, err

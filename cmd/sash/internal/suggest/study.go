@@ -11,14 +11,19 @@ import (
 // A study measures all clients in windows of several lengths.
 type study struct {
 	windows []time.Duration
-	gauges  []*gauge // by window
+	gauges  []*gauge     // by window
+	bursts  *bucketGauge // nil: events have costs, for which there are no rates to try
 	calendar
 	on *traffic.Traffic // once all of it is taken
 }
 
-// newStudy returns a study of windows. An event asks for no fewer than least units.
-func newStudy(windows []time.Duration, least int64) *study {
+// newStudy returns a study of windows. An event asks for no fewer than least units, and costs one unless it has
+// costs.
+func newStudy(windows []time.Duration, least int64, costs bool) *study {
 	s := &study{windows: windows}
+	if !costs {
+		s.bursts = new(bucketGauge)
+	}
 	for _, w := range windows {
 		s.gauges = append(s.gauges, newGauge(w, least))
 	}
@@ -29,6 +34,9 @@ func newStudy(windows []time.Duration, least int64) *study {
 func (s *study) take(_ *traffic.Traffic, events []traffic.Event) error {
 	for _, e := range events {
 		s.calendar.add(e)
+		if s.bursts != nil {
+			s.bursts.add(e.Client, e.At)
+		}
 	}
 	for _, g := range s.gauges {
 		for _, e := range events {

@@ -25,6 +25,7 @@ func (r *report) text(w io.Writer) {
 		r.Windows[i].text(w)
 	}
 	r.suggestions(w)
+	r.buckets(w)
 	r.clients(w)
 	if len(r.Warnings) > 0 {
 		fmt.Fprintln(w, "\nbe careful")
@@ -114,6 +115,20 @@ func (r *report) suggestions(w io.Writer) {
 	} else if p != nil && len(p.Limits) > 1 {
 		fmt.Fprintf(w, "  Together they would have denied %s.\n", p.denied())
 	}
+}
+
+// buckets writes the token buckets that leave as many clients alone.
+func (r *report) buckets(w io.Writer) {
+	if len(r.Buckets) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nor a token bucket: for each rate, the burst that leaves %v%% of the clients alone, times %v\n", r.Percentile, r.Headroom)
+	table := output.NewTable(w)
+	fmt.Fprintln(table, "limit\tclients denied\tof clients\t")
+	for _, b := range r.Buckets {
+		fmt.Fprintf(table, "%d/m burst %d\t%s\t%s\t\n", b.Limit.Count, b.Limit.Burst, humanize.Comma(int64(b.Clients)), output.Percent(b.ClientsShare))
+	}
+	table.Flush()
 }
 
 // denied says how many clients the limits deny.
