@@ -1,13 +1,16 @@
-// Command sash helps an operator choose a limit before it is switched on. It reads access
-// logs, and needs no clone of the repository:
+// Command sash helps an operator choose limits before they are switched on. It reads access
+// logs and files of policies, and needs no clone of the repository:
 //
 //	go install github.com/seed-30da4c49/sash/cmd/sash@latest
 //	sash suggest access.log
 //	sash replay -limit 10/s -limit "60/m log" access.log
+//	sash check limits.yaml
+//	sash replay -policy limits.yaml access.log
 //
 // The subcommands are
 //
-//	replay   what a limit would have done to recorded traffic
+//	check    what the policies of a file do, and what is wrong with them
+//	replay   what limits or policies would have done to recorded traffic
 //	suggest  which limit to set, by recorded traffic
 //
 // sash SUBCOMMAND -h explains each. sash version tells which release this is, and by which clock
@@ -24,6 +27,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/check"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/replay"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/suggest"
 	"github.com/seed-30da4c49/sash/internal/command"
@@ -38,7 +42,8 @@ type subcommand struct {
 }
 
 var subcommands = []subcommand{
-	{"replay", "what a limit would have done to recorded traffic", replay.Run},
+	{"check", "what the policies of a file do, and what is wrong with them", check.Run},
+	{"replay", "what limits or policies would have done to recorded traffic", replay.Run},
 	{"suggest", "which limit to set, by recorded traffic", suggest.Run},
 }
 

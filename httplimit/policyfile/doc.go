@@ -25,6 +25,9 @@
 //	limits.yaml:4:21: policies[0].limits[1]: sash: limit "5000r/day", did you mean "5000/day"?: ...
 //	limits.yaml:10:5: policies[1].pattrn: unknown field, did you mean "pattern"?; ...
 //
+// The command sash check explains a file, and warns of likely mistakes. sash replay -policy tells what its
+// policies would have done to the requests of an access log.
+//
 // # Fields
 //
 // A file is a mapping with policies, a list. It may have $schema, which editors read, and parts,

@@ -62,12 +62,7 @@ func Parse(name string, data []byte, options ...Option) ([]httplimit.Policy, err
 func (r *reader) policies(data []byte) (policies []httplimit.Policy) {
 	root, err := r.parse(data)
 	if err != nil {
-		at := place{1, 1}
-		var syntax *syntaxError
-		if errors.As(err, &syntax) {
-			at, err = syntax.place, syntax.err
-		}
-		r.faultAt(at, "", err)
+		r.syntaxFault(err)
 		return nil
 	}
 	file := value{root, ""}
@@ -80,6 +75,16 @@ func (r *reader) policies(data []byte) (policies []httplimit.Policy) {
 		r.try(file, policies)
 	}
 	return policies
+}
+
+// syntaxFault records why the file cannot be read at all.
+func (r *reader) syntaxFault(err error) {
+	at := place{1, 1}
+	var syntax *syntaxError
+	if errors.As(err, &syntax) {
+		at, err = syntax.place, syntax.err
+	}
+	r.faultAt(at, "", err)
 }
 
 // parse returns the value in data.

@@ -15,8 +15,9 @@ import (
 
 // A Summary tells what was read. Lines = Events + LeftOut + Blank + Unreadable + Headings + Parts.
 type Summary struct {
-	Files   []string   `json:"files"` // "-" is standard input
-	Key     string     `json:"key"`   // fields or columns that identify a client; empty if there is only the client "all"
+	Files   []string   `json:"files"`            // "-" is standard input
+	Key     string     `json:"key"`              // fields or columns that identify a client; empty if there is only the client "all"
+	Policy  string     `json:"policy,omitempty"` // the file whose policies tell clients apart, each in its own way
 	Lines   int64      `json:"lines"`
 	Events  int64      `json:"events"`
 	Clients int        `json:"clients"`
@@ -80,7 +81,10 @@ func (s *Summary) nothing() string {
 // Headline says in a line what was read.
 func (s *Summary) Headline() string {
 	clients := "by one client, as no -key tells any apart"
-	if s.Key != "" {
+	switch {
+	case s.Policy != "":
+		clients = "under the policies of " + s.Policy
+	case s.Key != "":
 		clients = fmt.Sprintf("by %s, told apart by %s", Count(int64(s.Clients), "client"), s.Key)
 	}
 	return fmt.Sprintf("%s: %s %s", s.Source(), Count(s.Events, "event"), clients)

@@ -28,12 +28,56 @@ func Decide(ctx context.Context, args []string, stdin io.Reader) (all []Decided,
 	_, err = traffic.Read(ctx, &o.Settings, o.files, stdin, io.Discard, func(on *traffic.Traffic, events []traffic.Event) error {
 		for i, e := range events {
 			d := Decided{At: e.At, Cost: e.Cost, Client: on.Clients[e.Client]}
-			for bit, t := range trials {
+			for bit, t := range trials.all {
 				before := t.denied
 				t.run(on.Clients, events[i:i+1])
 				d.Denied |= uint64(t.denied-before) << bit
 			}
 			all = append(all, d)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Enforced is what became of an event under -policy.
+type Enforced struct {
+	At      int64
+	Outcome string // admitted, denied, unidentified, no request, or no route
+}
+
+// Enforce replays what Run would replay with these arguments, of which one is -policy, and returns what
+// became of every event, in the order in which it was decided.
+func Enforce(ctx context.Context, args []string, stdin io.Reader) (all []Enforced, err error) {
+	o, err := parseArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.loadPolicies(); err != nil {
+		return nil, err
+	}
+	e, err := o.newEnforcement()
+	if err != nil {
+		return nil, err
+	}
+	_, err = traffic.Read(ctx, &o.Settings, o.files, stdin, io.Discard, func(_ *traffic.Traffic, events []traffic.Event) error {
+		for i := range events {
+			before := *e
+			if err := e.decide(&events[i]); err != nil {
+				return err
+			}
+			outcome := "admitted"
+			switch {
+			case e.denied > before.denied:
+				outcome = "denied"
+			case e.unidentified > before.unidentified:
+				outcome = "unidentified"
+			case e.noRequest > before.noRequest:
+				outcome = "no request"
+			case e.noRoute > before.noRoute:
+				outcome = "no route"
+			}
+			all = append(all, Enforced{events[i].At, outcome})
 		}
 		return nil
 	})

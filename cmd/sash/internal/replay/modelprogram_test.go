@@ -41,6 +41,7 @@ type program struct {
 	commands []string // that the report tells to run
 	alone    []replay.Decided
 	together []replay.Decided
+	enforced []replay.Enforced // by the file of -policy
 	printed  printedProgram
 	asked    []*replay.Decided // by replay, for each request of printed; nil for a stranger's
 	policy   string            // the code of the policy, completed; empty if there is none
@@ -276,6 +277,10 @@ func (p *program) replay(words [][]string) {
 	if p.err != nil || p.policy == "" {
 		return
 	}
+	if p.set.policy != "" {
+		p.enforce(words[0])
+		words = words[1:]
+	}
 	for i, w := range words {
 		if len(w) < 3 || w[0] != "sash" || w[1] != "replay" {
 			p.fail("command %q", w)
@@ -293,6 +298,9 @@ func (p *program) replay(words [][]string) {
 	p.compareEvents()
 	if p.err == nil {
 		p.compareReplay()
+	}
+	if p.err == nil {
+		p.compareEnforced()
 	}
 }
 

@@ -67,6 +67,7 @@ func (s *settings) chooseWithout(r *rand.Rand) {
 var wheres = map[string]map[string]func(string) bool{
 	"method": {
 		"GET":       func(v string) bool { return v == "GET" },
+		"HEAD,GET":  func(v string) bool { return v == "GET" || v == "HEAD" },
 		"HEAD,POST": func(v string) bool { return v == "HEAD" || v == "POST" },
 		"P*":        func(v string) bool { return v == "POST" },
 	},

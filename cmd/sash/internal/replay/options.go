@@ -5,10 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/policies"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
@@ -17,6 +19,12 @@ type options struct {
 	traffic.Settings
 	limits   policy
 	together bool
+	policy   string         // the name of the file of policies that is replayed instead of limits
+	shadow   bool           // whether its shadows deny nothing
+	routes   *http.ServeMux // of -route; nil: there are none
+	patterns []string       // of -route
+	file     *policies.File // once it is read; nil without -policy
+	needs    *needs         // of file
 	settle   time.Duration
 	top      int
 	json     bool
@@ -34,6 +42,7 @@ func parseArgs(args []string) (*options, error) {
 	var faults []error
 	fault := func(err error) { faults = append(faults, err) }
 	o.limitFlags(fault)
+	o.policyFlags(fault)
 	o.Settings.Flags(o.flags, fault)
 	o.Settings.EstimateFlag(o.flags, fault)
 	o.reportFlags()
@@ -51,6 +60,22 @@ func (o *options) limitFlags(fault func(error)) {
 	o.flags.BoolVar(&o.together, "together", false, "make all limits one policy, so that each must admit an event, instead of comparing them: -together -limit 10/s -limit 240/h")
 }
 
+// policyFlags defines the flags of policies.
+func (o *options) policyFlags(fault func(error)) {
+	traffic.Flag(o.flags, fault, "policy", "replay the policies of this `FILE` of YAML or JSON, as the middleware would enforce them: -policy limits.yaml", func(name string) error {
+		if o.policy != "" || name == "" {
+			return fmt.Errorf("-policy names one file, got %s and %s", traffic.Clip(o.policy), traffic.Clip(name))
+		}
+		o.policy = name
+		return nil
+	})
+	o.flags.BoolVar(&o.shadow, "shadow", false, "let the policies that are shadows in the file of -policy deny nothing, as the file says, instead of replaying them as if they were enforced")
+	traffic.Flag(o.flags, fault, "route", "of -policy, for the key route: the `PATTERN` of a handler that the middleware is put around; repeat it for each: -route 'GET /products/{id}' -route /cart/", func(pattern string) error {
+		o.patterns = append(o.patterns, pattern)
+		return nil
+	})
+}
+
 func (o *options) reportFlags() {
 	o.flags.DurationVar(&o.settle, "settle", 0, "settle a reservation this `DURATION` after its event, by the log's clock, instead of at once: -settle 5s")
 	o.flags.IntVar(&o.top, "top", 5, "show the `N` clients denied most under each limit: -top 20")
@@ -65,16 +90,22 @@ func (o *options) addLimit(s string) error {
 	case err != nil:
 		return fmt.Errorf("-limit: %w", err)
 	case l.Algorithm == sash.Concurrency:
-		return fmt.Errorf("-limit %q bounds what is under way: a log tells when a request came, and not how long it took, "+
-			"so it cannot be replayed", l)
+		return fmt.Errorf("-limit %q bounds what is under way: it needs how long each request took, "+
+			"which -policy reads from logs that have it", l)
 	}
 	return nil
 }
 
 // windows returns the windows of all limits.
 func (o *options) windows() (all []time.Duration) {
-	for _, l := range o.limits {
-		if !slices.Contains(all, l.Window) {
+	limits := o.limits
+	if o.file != nil {
+		for _, p := range o.file.Policies {
+			limits = append(limits, p.Limits...)
+		}
+	}
+	for _, l := range limits {
+		if l.Window > 0 && l.Algorithm != sash.Concurrency && !slices.Contains(all, l.Window) {
 			all = append(all, l.Window)
 		}
 	}
@@ -84,8 +115,7 @@ func (o *options) windows() (all []time.Duration) {
 // checkCosts refuses flags that have no meaning without another flag.
 func (o *options) checkCosts() error {
 	var faults []error
-	given := map[string]bool{} // flags given, even with a value that is refused
-	o.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	given := o.given()
 	needs := func(name, other, why string) {
 		if given[name] && !given[other] {
 			faults = append(faults, fmt.Errorf("-%s needs -%s, %s", name, other, why))
@@ -99,11 +129,44 @@ func (o *options) checkCosts() error {
 	return errors.Join(faults...)
 }
 
+// given returns the flags that were given, even with a value that is refused.
+func (o *options) given() map[string]bool {
+	given := map[string]bool{}
+	o.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	return given
+}
+
+// checkPolicies refuses flags that have no meaning with -policy, or without it.
+func (o *options) checkPolicies() error {
+	var faults []error
+	given := o.given()
+	for _, f := range []struct{ name, why string }{
+		{"limit", "has the limits"}, {"together", "says which limits belong together"},
+		{"key", "says who a client is"}, {"trust", "names the proxies"},
+		{"cost", "has the costs"}, {"estimate", "has the costs"}, {"settle", "says what is settled, at the end of each request"},
+	} {
+		if given["policy"] && given[f.name] {
+			faults = append(faults, fmt.Errorf("-%s does not go with -policy, whose file %s", f.name, f.why))
+		}
+	}
+	for _, name := range []string{"shadow", "route"} {
+		if given[name] && !given["policy"] {
+			faults = append(faults, fmt.Errorf("-%s needs -policy", name))
+		}
+	}
+	if len(o.patterns) > 0 {
+		var err error
+		o.routes, err = routesOf(o.patterns)
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
 func (o *options) check() error {
-	faults := []error{o.Settings.Check(), o.checkCosts()}
+	faults := []error{o.Settings.Check(), o.checkCosts(), o.checkPolicies()}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if len(o.limits) == 0 {
-		fault("no -limit, want one or more such as -limit \"60/60s log\"")
+	if given := o.given(); !given["limit"] && !given["policy"] {
+		fault("no -limit and no -policy, want one or more such as -limit \"60/60s log\", or -policy limits.yaml")
 	}
 	if o.top < 0 {
 		fault("-top must be >= 0, got %d", o.top)
@@ -112,10 +175,12 @@ func (o *options) check() error {
 }
 
 const usageText = `Usage: sash replay -limit LIMIT [flags] [FILE...]
+       sash replay -policy FILE [flags] [FILE...]
 
 Replays access logs through the limiter on a clock driven by the log's own
 times, and reports what each limit would have denied, to whom, when, and how
 far its answers are from the exact log's. A token bucket is exact itself.
+With -policy it replays the policies of a file instead, through the middleware.
 
 A FILE is a log of Apache, nginx, HAProxy, Caddy, Traefik, IIS, Squid, Zeek, an AWS load
 balancer, Amazon S3, CloudFront or Google Cloud Storage, or two columns of Unix
@@ -130,6 +195,7 @@ stream, merged by time; none may be named twice.
   sash replay -limit 10/s -time .ts -key .client.ip events.jsonl
   sash replay -together -limit 10/s -limit "240/h buckets 1m" access.log
   sash replay -limit "10/s burst 100" -limit "10/s log" access.log
+  sash replay -policy limits.yaml access.log
   sash replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
     -cost ContextTokens+GeneratedTokens -settle 5s calls.csv.gz
 
@@ -140,5 +206,5 @@ func (o *options) usage(w io.Writer) {
 	io.WriteString(w, usageText)
 	o.flags.SetOutput(w)
 	o.flags.PrintDefaults()
-	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the fields that flags name; 2 for a wrong command\nline; 130 if interrupted.\n")
+	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the fields that flags and policies name, or if the\npolicies have faults; 2 for a wrong command line; 130 if interrupted.\n")
 }

@@ -11,8 +11,8 @@ import (
 // A policy is the limits of one limiter. All of them must admit an event.
 type policy []sash.Limit
 
-// policies returns the policies to replay: one of all limits, or one of each limit.
-func (o *options) policies() []policy {
+// alternatives returns the policies to replay: one of all limits, or one of each limit.
+func (o *options) alternatives() []policy {
 	if o.together {
 		return []policy{o.limits}
 	}

@@ -28,7 +28,9 @@ type report struct {
 	Estimate string `json:"estimate,omitempty"` // the sum of columns, if calls reserve
 	Settle   string `json:"settle,omitempty"`   // the time from a reservation to its settlement, if not 0
 
-	Limits []verdict `json:"limits"` // in the order given, or one for all together; none if there were no events
+	Limits []verdict `json:"limits,omitzero"` // in the order given, or one for all together; none if there were no events
+
+	Policies *enforcementReport `json:"policies,omitempty"` // with -policy, in place of the limits
 }
 
 // A verdict is the result of a replay under one limit, or under one policy of several.
@@ -79,13 +81,13 @@ type denials struct {
 	InBusiest     int64     `json:"denied_in_busiest_minute"`
 }
 
-func (o *options) report(files []string, t *traffic.Traffic, verdicts []verdict) report {
+// report returns the report on what was read.
+func (o *options) report(files []string, t *traffic.Traffic) report {
 	r := report{
 		Summary:  output.Summarize(files, t, traffic.MaxFaults),
 		CutShort: t.CutShort, OutOfOrder: t.OutOfOrder, UnreadableLinesCap: traffic.MaxFaults,
 		Warnings: t.Warnings(o.windows()),
 		Cost:     t.Cost, Estimate: o.Estimate.String(),
-		Limits: verdicts,
 	}
 	if o.settle > 0 {
 		r.Settle = o.settle.String()
@@ -118,6 +120,9 @@ func (r *report) text(w io.Writer) {
 	r.oddities(w)
 	for _, text := range r.Warnings {
 		fmt.Fprintf(w, "WARNING: %s\n", text)
+	}
+	if r.Policies != nil && r.Events > 0 {
+		r.Policies.text(w)
 	}
 	if len(r.Limits) == 0 {
 		return
@@ -222,14 +227,17 @@ func (r *report) decisions(w io.Writer) {
 }
 
 // text writes the clients that the limits deny most.
-func (v *verdict) text(w io.Writer) {
-	if len(v.Top) == 0 {
+func (v *verdict) text(w io.Writer) { topText(w, v.name(), v.Top) }
+
+// topText writes the clients that are denied most under what has that name.
+func topText(w io.Writer, name string, top []denials) {
+	if len(top) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\ndenied most under %s, times in UTC\n", v.name())
+	fmt.Fprintf(w, "\ndenied most under %s, times in UTC\n", name)
 	table := output.NewTable(w)
 	fmt.Fprintln(table, "denied\tof its events\tfirst denied\tlast denied\tbusiest minute\tdenied in it\t  client")
-	for _, d := range v.Top {
+	for _, d := range top {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n",
 			humanize.Comma(d.Denied), humanize.Comma(d.Events),
 			d.First.Format(output.ToTheSecond), d.Last.Format(output.ToTheSecond),

@@ -9,6 +9,7 @@
 //	sash replay -limit 10/s -time .ts -key .client.ip events.jsonl
 //	sash replay -together -limit 10/s -limit "240/h buckets 1m" access.log
 //	sash replay -limit "10/s burst 100" -limit "10/s log" access.log
+//	sash replay -policy limits.yaml access.log
 //	sash replay -limit 600000/m -time TIMESTAMP -estimate ContextTokens \
 //		-cost ContextTokens+GeneratedTokens -settle 5s calls.csv.gz
 //
@@ -108,7 +109,8 @@
 // before.
 //
 // Memory is needed for the names and the state of clients, and for the lines that wait to be put
-// in order: some 30 MB by default. It does not grow with the number of lines.
+// in order: some 30 MB by default, and some 100 MB more with -policy. It does not grow with the number of
+// lines.
 //
 // # Limits
 //
@@ -128,6 +130,84 @@
 // decided: the limit with the longest wait, and of equals the one given first. The
 // comparison is with a limiter of the exact logs of all, and of the token buckets as they
 // are.
+//
+// # Policies
+//
+// With -policy, the policies of a file are replayed instead of limits. The file is what policyfile.Load
+// reads. Each line becomes a request, with the method, the path, the host, the address and the headers that
+// the log has. httplimit decides it, as the middleware does: all policies whose pattern it matches, or none.
+// The response settles it, by the status, the size and the headers that the log has. So -policy takes none of
+// -limit, -together, -key, -trust, -cost, -estimate and -settle.
+//
+// The report has a row for each policy:
+//
+//	requests        of the policy: its pattern matches, and it does not skip them
+//	admitted        by all policies, and charged
+//	denied          by this policy
+//	withheld        admitted by this policy, and denied by another one
+//	given back      admitted, and charged nothing once it was answered
+//	clients         with different keys
+//	clients denied  at least once
+//
+// The units follow of policies that have a cost, or settle, and the clients that each policy denies most. A
+// client is named by its key: an address or a network, a header as X-Api-Key=abc, several keys with spaces
+// between them. So the report may have addresses and secrets of people.
+//
+// What policies need of a log:
+//
+//   - A pattern needs the method and the path. One with a host needs the host.
+//   - A key needs the address, or the header. The headers that access logs have are Referer, User-Agent
+//     and X-Forwarded-For. JSON, W3C logs, CSVs and patterns of -format may have any: X-Api-Key is
+//     http_x_api_key, request.headers.X-Api-Key, request_X-Api-Key, cs(X-Api-Key) or X-Api-Key.
+//   - The key route needs each pattern of the server, by -route. Requests that none serves, or that the
+//     mux redirects, are counted apart, as the middleware is then put around the handlers.
+//   - charge and charge-uncertain need the status. settle: bytes needs the size, and settle by a header
+//     needs it, as in sent_http_x_cost, resp_headers.X-Cost or downstream_X-Cost.
+//   - A limit of what is at once needs how long each request has lasted; see below.
+//
+// A log without one of these is refused. In some cases, the request is clear without the field, and the
+// report states what it assumes: without the header of plan or leave, no request has a plan or leaves
+// anything; without the header that trusted proxies send, the address is the client's, as it is in the log
+// of the proxy itself; and a header that is not the last choice of first-of was not sent.
+//
+// A file that names functions of a program is refused, as a log does not tell what they return. The error
+// lists all of them.
+//
+// Where a log tells less than a server knows:
+//
+//   - A request comes, and is answered, at the time of its line, unless a limit of what is at once makes
+//     a difference.
+//   - A denied request is answered 429, and does not come back. Its status and size in the log are ignored.
+//   - Nothing waits in a queue, so a request that would wait is denied. The report says how many of the
+//     denied would have waited for it, and how long: if the queue had room, and nothing changed before.
+//   - The shadows of the file are replayed as if they were enforced. That tells what enforcing them would
+//     do, to the other policies as well. With -shadow they deny nothing, as the file says: that tells what
+//     the process would report.
+//   - The response is uncertain, as after a client that has hung up, if the status is 499 or 460, or none.
+//   - The size is taken for the bytes of the body. In the logs of HAProxy, AWS and IIS, in $bytes_sent and
+//     in %O, it is some hundred bytes more, as headers are counted.
+//   - Escapes of the server in a path or a header, such as \x22, are taken as they stand.
+//   - A line whose method or path net/http would refuse is counted, and no policy sees it.
+//
+// # What is at once
+//
+// A policy with a limit such as 5 at once holds its units from the beginning of a request to its end. So all
+// requests are then decided at their beginning, and settled at their end. Of two that meet, the one that ends
+// comes first. Logs that tell how long a request has lasted, and the instant of their time:
+//
+//	nginx       $request_time in JSON or in a pattern of -format     the end
+//	Apache      %D, %T or %{ms}T in a pattern of -format             the beginning
+//	Caddy       duration                                             the end
+//	Traefik     Duration, with StartUTC                              the beginning
+//	HAProxy     the last of its timers                               the beginning
+//	AWS         the three times of elb and alb                       the beginning in elb, the end in alb
+//	Amazon S3   the total time                                       the beginning
+//	Squid       the elapsed time                                     the end
+//	W3C         time-taken: milliseconds of IIS, seconds of CloudFront  the end
+//	CSV         a column duration, in seconds                        the beginning
+//
+// A request that lasts long is logged long after its beginning, and finds its place if it comes at most
+// -reorder lines late.
 //
 // # Costs
 //
@@ -175,12 +255,12 @@
 // too late.
 //
 // With -json the report is one object on one line, one for each FILE with -each. Its fields
-// are the fields of the types report, traffic.FaultyLine, traffic.FileFormat, verdict, decision, account, peak and
-// denials.
+// are the fields of the types report, traffic.FaultyLine, traffic.FileFormat, verdict, decision, account,
+// peak and denials; and of enforcementReport, policyReport, waitReport and unitReport.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
-// readable or not the fields that flags name; 2 if the command line was wrong; 130 if
-// interrupted, and then no report is written.
+// readable or not the fields that flags and policies name, or if the policies have faults; 2 if the
+// command line was wrong; 130 if interrupted, and then no report is written.
 package replay
 
 import (

@@ -97,7 +97,7 @@ func TestRun_ExitStatus(t *testing.T) {
 		{"no limit", good, nil, 2, []string{"no -limit"}},
 		{"bad limits", good, []string{"-limit", "x", "-limit", "1/s", "-limit", "-1/s"}, 2, []string{`limit "x": no slash`, `limit "-1/s": Count must be >= 0`}},
 		{"what is under way", good, []string{"-limit", "1/s", "-limit", "5 at once"}, 2,
-			[]string{`-limit "5 at once for 1m0s" bounds what is under way: a log tells when a request came, and not how long it took`}},
+			[]string{`-limit "5 at once for 1m0s" bounds what is under way: it needs how long each request took, which -policy reads from logs that have it`}},
 		{"bad limit and flag", good, []string{"-limit", "x", "-nonsense"}, 2, []string{`limit "x"`, "-nonsense"}},
 		{"bad key and top", good, []string{"-limit", "1/s", "-key", "addr/0", "-top", "-1"}, 2, []string{"-key: addr/0: an address has from 1 to 128 bits", "-top must be >= 0"}},
 		{"cost of a log", good, []string{"-limit", "1/s", "-cost", "tokens"}, 1, []string{"-cost tokens: - has no tokens, line 1 is a .tsv"}},
@@ -140,7 +140,7 @@ func TestRun_Help(t *testing.T) {
 	got := invoke("", "-h")
 	assert.Equal(t, command.OK, got.status)
 	assert.Empty(t, got.stderr)
-	for _, want := range []string{"Usage: ", "-limit", "-together", "-key", "-time", "-cost", "-estimate", "-settle", "-json", "-top", "-each", "addr user method path status", "-format", "-trust", "-unit", "-separator", "-reorder"} {
+	for _, want := range []string{"Usage: ", "-limit", "-together", "-key", "-time", "-cost", "-estimate", "-settle", "-json", "-top", "-each", "addr user method path status", "-format", "-trust", "-unit", "-separator", "-reorder", "-policy", "-shadow", "-route"} {
 		assert.Contains(t, got.stdout, want)
 	}
 }

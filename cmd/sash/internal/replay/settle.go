@@ -1,41 +1,43 @@
 package replay
 
 import (
-	"math"
-	"time"
+	"slices"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
-// pending holds the reservations that are not settled, in the order in which they were
-// made. They are due in the same order, because all wait equally long.
-type pending struct {
-	wait  time.Duration
-	queue []unsettled
+// pending holds what is settled later than it is decided, by the clock of the log.
+//
+// Invariant: the queue is in the order of the instants at which its items are due, and of one instant in
+// the order in which they were added.
+type pending[T any] struct {
+	settle func(T)
+	queue  []due[T]
 }
 
-type unsettled struct {
-	due         int64
-	reservation sash.Reservation
-	cost        int64
+type due[T any] struct {
+	at   int64
+	item T
 }
 
-// add adds a reservation made at an instant, with its actual cost.
-func (p *pending) add(at int64, r sash.Reservation, cost int64) {
-	due := at + int64(p.wait)
-	if due < at {
-		due = math.MaxInt64
+// add adds an item that is due some time after an instant, in nanoseconds.
+func (p *pending[T]) add(at, wait int64, item T) {
+	d := due[T]{window.Plus(at, wait), item}
+	// Most items are due after all that wait.
+	i := len(p.queue)
+	for i > 0 && p.queue[i-1].at > d.at {
+		i--
 	}
-	p.queue = append(p.queue, unsettled{due, r, cost})
+	p.queue = slices.Insert(p.queue, i, d)
 }
 
-// settle settles the reservations due by an instant. For each it sets the clock to the time
-// at which it is due.
-func (p *pending) settle(by int64, clock *sash.ManualClock) {
-	for len(p.queue) > 0 && p.queue[0].due <= by {
+// settleBy settles the items due by an instant. For each it sets the clock to the time at which it is due.
+func (p *pending[T]) settleBy(by int64, clock *sash.ManualClock) {
+	for len(p.queue) > 0 && p.queue[0].at <= by {
 		first := p.queue[0]
 		p.queue = p.queue[1:]
-		clock.Set(first.due)
-		first.reservation.Commit(first.cost)
+		clock.Set(first.at)
+		p.settle(first.item)
 	}
 }

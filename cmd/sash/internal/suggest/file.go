@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	_ "github.com/seed-30da4c49/sash/httplimit/policyfile" // sets policytree.Parse
+	"github.com/seed-30da4c49/sash/internal/policytree"
 )
 
 // A policyFile is the file of -policy, and what it had when the command began.
@@ -46,30 +46,29 @@ func openPolicyFile(path, name string) (*policyFile, error) {
 		return nil, fmt.Errorf("-policy: %w", err)
 	}
 	f.data, f.mode = data, info.Mode().Perm()
-	policies, err := policiesIn(data)
+	policies, err := policiesIn(path, data)
 	if err != nil {
-		return nil, fmt.Errorf("-policy: %s: %w", path, err)
+		return nil, fmt.Errorf("-policy: %w", err)
 	}
 	for _, p := range policies {
-		if fields, ok := p.(map[string]any); ok && fields["name"] == name {
+		if of := p.Field("name"); of != nil && of.Text == name {
 			return nil, fmt.Errorf("-policy: %s has a policy %q: nothing is overwritten; give another -name", path, name)
 		}
 	}
 	return f, nil
 }
 
-// policiesIn returns the list of policies in a file.
-func policiesIn(data []byte) ([]any, error) {
-	var file struct {
-		Policies []any `yaml:"policies"`
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil {
+// policiesIn returns the list of policies in a file, which may name functions of a program.
+func policiesIn(path string, data []byte) ([]*policytree.Node, error) {
+	file, err := policytree.Parse(path, data)
+	if err != nil {
 		return nil, err
 	}
-	if len(file.Policies) == 0 {
-		return nil, errors.New("it has no policies")
+	policies := file.Field("policies")
+	if policies == nil || len(policies.Items) == 0 {
+		return nil, fmt.Errorf("%s: it has no policies", path)
 	}
-	return file.Policies, nil
+	return policies.Items, nil
 }
 
 // add writes the file with one more policy, all at once. All else stays as it is.
@@ -100,12 +99,12 @@ func (f *policyFile) with(policy string) ([]byte, error) {
 		text = append(bytes.Clone(text), '\n')
 	}
 	text = append(bytes.Clone(text), indentedAs(text, policy)...)
-	before, err := policiesIn(f.data)
+	before, err := policiesIn(f.path, f.data)
 	if err != nil {
 		return nil, err
 	}
 	// The list may not be the last of the file, or not be in lines. Then what was appended is no part of it.
-	after, err := policiesIn(text)
+	after, err := policiesIn(f.path, text)
 	if err != nil || len(after) != len(before)+1 || !reflect.DeepEqual(after[:len(before)], before) {
 		return nil, errors.New("the policy cannot be appended, since the list of policies is not the last thing in the file, in lines that begin with a dash")
 	}
@@ -141,10 +140,8 @@ func (o *options) fileFaults() error {
 	if o.Cost != nil && !o.settles() {
 		faults = append(faults, fmt.Errorf("-policy: a file cannot tell the cost %s, only size; without -policy, Go code is printed", o.Cost))
 	}
-	for _, condition := range scopeOf(&o.Selection).rest {
-		if !strings.Contains(condition, "!=") {
-			faults = append(faults, fmt.Errorf("-policy: a file cannot say for which requests %s holds: want one method, host and path, and any status", condition))
-		}
+	for _, condition := range scopeOf(&o.Selection).unsaid {
+		faults = append(faults, fmt.Errorf("-policy: a file cannot say for which requests %s holds: want one method, host and path, and any status", condition))
 	}
 	return errors.Join(faults...)
 }
@@ -179,8 +176,8 @@ func policyText(name string, limits []sash.Limit, key traffic.Key, o *options) s
 		field("unit", "content-bytes")
 		field("settle", "bytes # known afterwards: the request that exceeds a limit is served")
 	}
-	for _, condition := range c.rest {
-		fmt.Fprintf(&b, "    # measured where %s; it counts the others, too\n", condition)
+	for _, remark := range c.remarks {
+		fmt.Fprintf(&b, "    # %s\n", remark)
 	}
 	field("shadow", "true")
 	return b.String()

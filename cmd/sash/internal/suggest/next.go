@@ -96,8 +96,8 @@ func policyCode(limits []sash.Limit, key traffic.Key, o *options) string {
 	default:
 		fields = append(fields, fmt.Sprintf("Unit:   %q,", asUnit(o.Cost)), "Cost:   …, // func(*http.Request) int64: the "+o.unit()+"; or Settle, if they are known afterwards")
 	}
-	for _, condition := range c.rest {
-		fields = append(fields, "// measured where "+condition+"; it counts the others, too")
+	for _, remark := range c.remarks {
+		fields = append(fields, "// "+remark)
 	}
 	fields = append(fields, "Shadow: true,")
 	return "httplimit.Policy{\n\t" + strings.Join(fields, "\n\t") + "\n}\n"

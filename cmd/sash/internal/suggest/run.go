@@ -61,7 +61,8 @@
 // # The policy
 //
 // The policy that is printed tells clients apart, and counts, as the recording was measured. It is for the
-// requests that -where names by one method, host and path, and charges the statuses that -where names.
+// requests that -where names by one method, or GET and HEAD, one host and path, and charges the statuses that
+// -where names. A pattern is for all spellings of a path, and one of GET for HEAD, too.
 // Where the code cannot be known, it has "…".
 //
 // With -policy the policy is added to a file of package policyfile, as a shadow, and nothing else of the

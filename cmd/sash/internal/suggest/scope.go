@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
@@ -10,7 +11,8 @@ import (
 type scope struct {
 	pattern  string   // of the requests that the policy is for; "": all
 	statuses []string // that stay charged, as a policy file has them: 401 or 4xx; none: all
-	rest     []string // conditions that are not among these. The policy counts what they have left out
+	unsaid   []string // conditions that name what is counted, and that a policy cannot have
+	remarks  []string // what the policy counts that was not measured
 }
 
 // scopeOf returns the scope of a selection. A condition becomes part of a policy if it names what is counted.
@@ -23,8 +25,12 @@ func scopeOf(s *traffic.Selection) (c scope) {
 			one = w.Values[0]
 		}
 		switch {
+		case w.Field == "method" && method == "" && !w.Not && len(w.Values) == 2 && slices.Contains(w.Values, "GET") && slices.Contains(w.Values, "HEAD"):
+			method = "GET "
 		case w.Field == "method" && method == "" && isPlain(one):
-			method = one + " "
+			if method = one + " "; one == "GET" {
+				c.remarks = append(c.remarks, "measured where method=GET; a pattern of GET is for HEAD, too")
+			}
 		case w.Field == "host" && host == "" && isPlain(one) && !strings.Contains(one, ":"):
 			host = one
 		case w.Field == "path" && path == "" && patternOf(one) != "":
@@ -32,7 +38,10 @@ func scopeOf(s *traffic.Selection) (c scope) {
 		case w.Field == "status" && !w.Not && c.statuses == nil && areStatuses(w.Values):
 			c.statuses = w.Values
 		default:
-			c.rest = append(c.rest, w.String())
+			c.remarks = append(c.remarks, "measured where "+w.String()+"; it counts the others, too")
+			if !w.Not {
+				c.unsaid = append(c.unsaid, w.String())
+			}
 		}
 	}
 	if path == "" && method+host != "" {

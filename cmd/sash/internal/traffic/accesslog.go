@@ -70,7 +70,7 @@ type accessLog struct {
 func newAccessLog(w *wanted, vhost, free bool) decoder {
 	a := &accessLog{wanted: w, vhost: vhost, free: free, clock: timeReader{only: zonedTime}}
 	for _, f := range w.fields {
-		a.indices = append(a.indices, slices.Index(fieldNames[:], f.name))
+		a.indices = append(a.indices, slices.Index(fieldNames[:], commonName(f.name)))
 	}
 	return a
 }

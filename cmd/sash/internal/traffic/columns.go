@@ -64,7 +64,9 @@ func (c *columns) decode(line string, r *record) error {
 		return c.pick(c.sources, row, c.names, r)
 	}
 	for i, s := range c.sources {
-		r.values[i] = row[s.index]
+		if r.values[i] = "-"; s.index >= 0 {
+			r.values[i] = s.apply(row[s.index])
+		}
 	}
 	return nil
 }
@@ -105,7 +107,15 @@ func (c *columns) header(line string) error {
 		c.sources = c.sourcesAmong(names)
 	}
 	for _, f := range c.fields[len(c.sources):] {
-		c.sources = append(c.sources, fieldSource{index: want(f.flag, f.name)})
+		name := commonName(f.name)
+		s := fieldSource{index: slices.Index(names, name)}
+		if f.flag != "" {
+			s.index = want(f.flag, name)
+		}
+		if f.name == duration {
+			s.part = inSeconds
+		}
+		c.sources = append(c.sources, s)
 	}
 	if len(faults) > 0 {
 		return &headerError{errors.Join(faults...)}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,12 +31,12 @@ type fixedFormat struct {
 var fixedFormats = map[string]*fixedFormat{
 	"elb": {
 		name: "elb", title: "an AWS Classic Load Balancer log", required: "request",
-		text:   `$time $elb $addr_port $backend $request_time $backend_time $response_time $status $backend_status $received $bytes_sent "$request" "$http_user_agent" $rest`,
+		text:   `$time $elb $addr_port $backend $request_processing_time $backend_time $response_time $status $backend_status $received $bytes_sent "$request" "$http_user_agent" $rest`,
 		joined: func(rest string) bool { return timesIn(rest) > 0 },
 	},
 	"alb": {
 		name: "alb", title: "an AWS Application Load Balancer log", required: "request",
-		text:   `$type $time $elb $addr_port $target $request_time $target_time $response_time $status $target_status $received $bytes_sent "$request" "$http_user_agent" $rest`,
+		text:   `$type $time $elb $addr_port $target $request_processing_time $target_time $response_time $status $target_status $received $bytes_sent "$request" "$http_user_agent" $rest`,
 		joined: func(rest string) bool { return timesIn(rest) > 1 }, // it has the time of the request, too
 	},
 	"s3": {
@@ -52,7 +53,7 @@ var fixedFormats = map[string]*fixedFormat{
 	"uwsgi": {
 		name: "uwsgi", title: "a request log of uWSGI", required: "rest",
 		text: `[pid: $pid|app: $app|req: $req] $remote_ip ($remote_user) {$variables vars in $received bytes} [$time] $request_method $request_uri ` +
-			`=> generated $bytes_sent bytes in $duration $unit ($protocol $status) $rest`,
+			`=> generated $bytes_sent bytes in $took $unit ($protocol $status) $rest`,
 		joined: func(rest string) bool { return strings.Contains(rest, "[pid: ") },
 	},
 	// HAProxy cuts lines at 1,024 bytes, with what it writes for syslog before them.
@@ -113,7 +114,29 @@ func (f *fixed) decode(line string, r *record) error {
 	if rest := f.variables[len(f.variables)-1]; n == len(f.found) && rest == "rest" && f.joined(f.found[n-1]) {
 		return errors.New("two lines in one: what follows has fields of one more")
 	}
-	return f.take(n, r)
+	if err := f.take(n, r); err != nil {
+		return err
+	}
+	for i, field := range f.fields {
+		if field.name == duration && slices.Contains(f.variables, "request_processing_time") {
+			r.values[i] = f.lasts()
+		}
+	}
+	return nil
+}
+
+// lasts returns how long a request to a load balancer of AWS has lasted, in nanoseconds: the three times
+// together, each of which is -1 if it was not measured.
+func (f *fixed) lasts() string {
+	sum := int64(0)
+	for _, part := range f.found[slices.Index(f.variables, "request_processing_time"):][:3] {
+		n, err := lastsOf(inSeconds(part))
+		if err != nil {
+			return part
+		}
+		sum += n
+	}
+	return strconv.FormatInt(sum, 10)
 }
 
 // takeCut makes a record of a line that is cut inside variable n. What is left of that variable, and the

@@ -182,6 +182,12 @@ func isHeader(name string) bool { return name == forwarded || name == "referer" 
 // namesOf returns the fields that may hold what name stands for: the fields of that name, and its
 // aliases.
 func namesOf(name string) []alias {
+	switch {
+	case name == duration: // a field of that name is in seconds
+		return durations
+	case isOwnHeader(name):
+		return headerAliases(name)
+	}
 	own := alias{field: name}
 	if name == "path" {
 		own.part = withoutQuery
@@ -274,7 +280,7 @@ func (w *wanted) checkClient(values []string) error {
 			continue
 		}
 		if v := values[i]; v == "" || v == "-" {
-			return fmt.Errorf("no addr, which -key wants: it is %q", v)
+			return fmt.Errorf("no addr, which -%s wants: it is %q", f.flag, v)
 		}
 		if err := checkAddr(values[i]); err != nil {
 			return err

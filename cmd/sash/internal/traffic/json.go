@@ -33,6 +33,7 @@ type jsonPath struct {
 	path string
 	alias
 	header bool // whether a line may be without it, or have several values
+	lines  bool // whether several values are joined by line feeds
 }
 
 func newJSON(w *wanted) decoder { return &jsonLines{wanted: w, clock: timeReader{unit: w.unit}} }
@@ -61,6 +62,9 @@ func (j *jsonLines) decode(line string, r *record) error {
 		return err
 	}
 	for i := range j.paths[1:] {
+		if j.paths[i+1].path == "" && isOwnHeader(j.wanted.fields[i].name) { // no line so far had it
+			j.findHeader(line, i)
+		}
 		if r.values[i], err = j.value(line, i+1); err != nil {
 			return err
 		}
@@ -103,14 +107,22 @@ func (j *jsonLines) resolve(line string) error {
 	}
 	for _, f := range j.wanted.fields {
 		p, found := find(line, namesOf(f.name))
-		if !found && f.flag != "" {
+		if !found && f.flag != "" && !isOwnHeader(f.name) {
 			return &lackError{f, "JSON", fieldsOf(line)}
 		}
-		p.header = isHeader(f.name) || !found
+		p.lines = isOwnHeader(f.name)
+		p.header = isHeader(f.name) || p.lines || !found
 		paths = append(paths, p)
 	}
 	j.paths = paths
 	return nil
+}
+
+// findHeader finds the header that is the i-th of the fields wanted in a line.
+func (j *jsonLines) findHeader(line string, i int) {
+	p, _ := find(line, namesOf(j.wanted.fields[i].name))
+	p.header, p.lines = true, true
+	j.paths[i+1] = p
 }
 
 // isDuration reports whether a field is how long a request took: API Gateway logs a date by the name by which
@@ -153,13 +165,16 @@ func value(line string, p jsonPath) (string, error) {
 		for _, one := range v.Array() {
 			all = append(all, one.String())
 		}
+		if p.lines {
+			return p.apply(strings.Join(all, "\n")), nil
+		}
 		return p.apply(strings.Join(all, ", ")), nil
 	}
 	switch v.Type {
 	case gjson.String:
 		return p.apply(v.Str), nil
 	case gjson.Number:
-		return v.Raw, nil
+		return p.apply(v.Raw), nil
 	case gjson.True, gjson.False:
 		return v.Raw, nil
 	case gjson.Null: // also if there is no such field

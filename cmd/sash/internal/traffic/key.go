@@ -203,12 +203,15 @@ func (c *clientName) append(name []byte, i int, value, list string) ([]byte, err
 	if i > 0 {
 		name = append(name, ' ')
 	}
-	return appendAddress(name, key, c.bits4, c.bits6), nil
+	return AppendAddress(name, string(key), c.bits4, c.bits6), nil
 }
 
-// appendAddress appends the text of a key that httplimit.ByAddress has made: 4 or 6, the bytes of
-// the network, and the zone of a link-local address.
-func appendAddress(name, key []byte, bits4, bits6 int) []byte {
+// AppendAddress appends the text of a key that httplimit.ByAddress has made: 4 or 6, the bytes of
+// the network, and the zone of a link-local address; or l for a client without an address.
+func AppendAddress(name []byte, key string, bits4, bits6 int) []byte {
+	if key == "l" {
+		return append(name, "local"...)
+	}
 	if key[0] == '4' {
 		var four [4]byte
 		copy(four[:], key[1:])
@@ -219,7 +222,7 @@ func appendAddress(name, key []byte, bits4, bits6 int) []byte {
 	addr := netip.AddrFrom16(sixteen)
 	if binary.BigEndian.Uint16(sixteen[:])>>6 == 0xfe80>>6 { // a link-local address counts whole
 		bits6 = 128
-		addr = addr.WithZone(string(key[min(len(key), 17):]))
+		addr = addr.WithZone(key[min(len(key), 17):])
 	}
 	return appendNetwork(name, addr, bits6, 128)
 }
@@ -238,6 +241,11 @@ func appendValue(name []byte, i int, v string) []byte {
 	if i > 0 {
 		name = append(name, ' ')
 	}
+	return AppendValue(name, v)
+}
+
+// AppendValue appends a value, in quotes if it is not plain.
+func AppendValue(name []byte, v string) []byte {
 	if v == "" {
 		v = "-" // as servers write it
 	}

@@ -20,6 +20,10 @@ type Settings struct {
 	Cost      *Sum // if nil, each event costs one unit
 	// Estimate is the cost to reserve. If nil, the cost is known when an event is decided.
 	Estimate *Sum
+	// Fields are further fields to read, for Event.Values.
+	Fields []Field
+	// Lasting is what wants to know how long events have lasted, as Field.For; "" if nothing does.
+	Lasting string
 	// Reorder is the number of lines by which a line may be late and still be put in order.
 	// 0 is DefaultReorder. Several files share it.
 	Reorder int

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 // A source reads one file. Only its goroutine uses it until the channel that start returns is
@@ -23,6 +25,8 @@ type source struct {
 	estimate []int        // the indices of the fields of Estimate
 	where    []int        // the indices of the fields of Where
 	status   int          // the index of the status, or -1
+	fields   []int        // the indices of Fields
+	lasts    int          // the index of the duration among the values, or -1
 
 	layers  layers  // the prefixes of all lines
 	decoder decoder // nil until the format is known
@@ -32,13 +36,16 @@ type source struct {
 	lacking error   // that the first line lacks a field; nil: it has all
 	waiting []waitingLine
 	record  record
+	encoded []byte // the values that an event carries
 
 	batch batch
 	send  func(batch) bool // false if the events of this file are not wanted any more
 
 	lines, blank, unreadable, headings, parts, leftOut, cutShort, outOfOrder, mixed int64
 
-	forwarded int64 // events with X-Forwarded-For
+	forwarded int64   // events with X-Forwarded-For
+	valued    []int64 // events with a value of each of Fields
+	fractions bool    // whether a time is no whole second
 
 	faults    []FaultyLine
 	brokenOff []FaultyLine
@@ -59,7 +66,7 @@ type waitingLine struct {
 const sampleSize = 32
 
 func newSource(s *Settings, file string, files int) *source {
-	return &source{settings: s, file: file, files: files, list: -1, status: -1, oldest: math.MaxInt64, newest: math.MinInt64,
+	return &source{settings: s, file: file, files: files, list: -1, status: -1, lasts: -1, oldest: math.MaxInt64, newest: math.MinInt64,
 		wanted: &wanted{time: s.Time, unit: s.Unit, separator: s.Separator, file: file}}
 }
 
@@ -90,6 +97,13 @@ func (s *source) want(columns bool) error {
 	}
 	if !columns {
 		s.status = s.wanted.addIfThere("status")
+	}
+	for _, f := range s.settings.Fields {
+		s.fields = append(s.fields, s.wanted.add(f.Name, f.For))
+	}
+	s.valued = make([]int64, len(s.fields))
+	if s.settings.Lasting != "" {
+		s.lasts = s.wanted.add(duration, s.settings.Lasting)
 	}
 	s.record.values = make([]string, len(s.wanted.fields))
 	return nil
@@ -313,6 +327,11 @@ func (s *source) add(r *record) error {
 		}
 		e.Charge = c
 	}
+	if len(s.fields) > 0 || s.lasts >= 0 {
+		if err := s.carry(&e, r.values); err != nil {
+			return err
+		}
+	}
 	// The event may still be refused, so the batch keeps its length until all of it is known.
 	names := s.batch.names
 	names, err := s.appendName(names, r.values)
@@ -323,16 +342,47 @@ func (s *source) add(r *record) error {
 	s.batch.names = names
 	s.batch.ends = append(s.batch.ends, len(names))
 	s.batch.events = append(s.batch.events, e)
-	if e.At < s.newest {
+	if r.at < s.newest {
 		s.outOfOrder++
 	}
-	s.oldest, s.newest = min(s.oldest, e.At), max(s.newest, e.At)
-	if by, line := s.clock.see(e.At, s.lines); by.Abs() > s.jump.By.Abs() {
+	s.fractions = s.fractions || r.at%int64(time.Second) != 0
+	s.oldest, s.newest = min(s.oldest, r.at), max(s.newest, r.at)
+	if by, line := s.clock.see(r.at, s.lines); by.Abs() > s.jump.By.Abs() {
 		s.jump = Jump{s.file, line, by}
 	}
 	if len(s.batch.events) == batchSize {
 		s.flush()
 	}
+	return nil
+}
+
+// carry sets what e carries. If that is how long e has lasted, it dates e at its beginning.
+func (s *source) carry(e *Event, values []string) (err error) {
+	e.carried = &carried{}
+	if s.lasts >= 0 {
+		if e.carried.lasts, err = lastsOf(values[s.lasts]); err != nil {
+			return err
+		}
+		if datesEnds(s.decoder) {
+			e.At = window.Plus(e.At, -e.carried.lasts)
+		}
+	}
+	for i, field := range s.fields {
+		v := values[field]
+		if err := s.settings.Fields[i].check(v); err != nil {
+			return err
+		}
+		switch {
+		case v != "" && v != "-":
+			s.valued[i]++
+		case hasField(s.decoder, field):
+			values[field] = "-"
+		default:
+			values[field] = ""
+		}
+	}
+	s.encoded = appendFields(s.encoded[:0], values, s.fields)
+	e.carried.values = string(s.encoded)
 	return nil
 }
 

@@ -20,6 +20,7 @@ type Event struct {
 	Client uint32 // an index of Traffic.Clients
 	Status uint16 // of the response; 0 if the log does not tell
 	Charge
+	carried *carried // nil unless Settings.Fields or Settings.Lasting is set
 }
 
 // Traffic is what has been read from files, but for the events.
@@ -57,6 +58,9 @@ type Traffic struct {
 
 	// Forwarded counts the events with X-Forwarded-For, in files that log it.
 	Forwarded int64
+
+	// Valued counts the events that have a value of each of Settings.Fields.
+	Valued []int64
 
 	WholeSeconds bool // whether all times are, and there are some
 
@@ -106,7 +110,7 @@ func Read(ctx context.Context, s *Settings, files []string, stdin io.Reader, bar
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the goroutines that read files
 	t := &Traffic{
-		Cost: s.Cost.String(), Key: s.keyOf(s.columns()), WholeSeconds: true,
+		Cost: s.Cost.String(), Key: s.keyOf(s.columns()), Valued: make([]int64, len(s.Fields)), WholeSeconds: true,
 		trusting: len(s.Trust) > 0, number: make(map[string]uint32),
 	}
 	m := merger{t: t, each: each}
@@ -140,6 +144,10 @@ func (t *Traffic) addFile(s *source) {
 	t.OutOfOrder += s.outOfOrder
 	t.Mixed += s.mixed
 	t.Forwarded += s.forwarded
+	t.WholeSeconds = t.WholeSeconds && !s.fractions
+	for i, n := range s.valued {
+		t.Valued[i] += n
+	}
 	room := min(MaxFaults-len(t.Faults), len(s.faults))
 	t.Faults = append(t.Faults, s.faults[:room]...)
 	t.BrokenOff = append(t.BrokenOff, s.brokenOff...)
@@ -198,7 +206,6 @@ func (t *Traffic) count(events []Event) {
 	t.last = events[len(events)-1].At
 	for _, e := range events {
 		t.Counts[e.Client]++
-		t.WholeSeconds = t.WholeSeconds && e.At%int64(time.Second) == 0
 	}
 }
 

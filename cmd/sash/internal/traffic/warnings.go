@@ -78,11 +78,29 @@ func (t *Traffic) warnOfProxies() string {
 	return ""
 }
 
+// LikelyProxies says which few addresses have nearly all events, if they may be proxies since they are
+// private, or have many events. Otherwise it returns "". The events are given by the address or network.
+func LikelyProxies(events map[string]int64) string {
+	proxies, share := busiest(events)
+	if len(proxies) == 0 {
+		return ""
+	}
+	total := int64(0)
+	for _, n := range events {
+		total += n
+	}
+	private := !slices.ContainsFunc(proxies, func(p string) bool { return !isPrivate(p) })
+	few := total/int64(len(proxies)) >= manyEvents && len(events) <= fewProxies
+	if !few && !(private && total >= manyEvents) {
+		return ""
+	}
+	return fmt.Sprintf("%.1f%% of all events are of %s such as %s", 100*share, Count(int64(len(proxies)), "address", "addresses"), strings.Join(proxies[:min(3, len(proxies))], ", "))
+}
+
 // busiestAddresses returns the fewest addresses that have nearly all events, busiest first, and
 // their share. It returns none if these are more than fewProxies, or clients are told apart by
 // something else.
 func (t *Traffic) busiestAddresses() (names []string, share float64) {
-	const nearlyAll = 0.9
 	events := map[string]int64{}
 	for i, client := range t.Clients {
 		address, ok := t.Key.address(client)
@@ -91,14 +109,25 @@ func (t *Traffic) busiestAddresses() (names []string, share float64) {
 		}
 		events[address] += t.Counts[i]
 	}
-	busiest := slices.SortedFunc(maps.Keys(events), func(a, b string) int {
+	return busiest(events)
+}
+
+// busiest returns the fewest addresses that have nearly all events, busiest first, and their share. It
+// returns none if these are more than fewProxies, or no addresses.
+func busiest(events map[string]int64) (names []string, share float64) {
+	const nearlyAll = 0.9
+	total := int64(0)
+	for _, n := range events {
+		total += n
+	}
+	byEvents := slices.SortedFunc(maps.Keys(events), func(a, b string) int {
 		return cmp.Or(cmp.Compare(events[b], events[a]), strings.Compare(a, b))
 	})
-	for _, name := range busiest[:min(fewProxies, len(busiest))] {
+	for _, name := range byEvents[:min(fewProxies, len(byEvents))] {
 		if !isAddress(name) && !isNetwork(name) {
 			return nil, 0 // the advice would be -trust, which takes no other names
 		}
-		names, share = append(names, name), share+float64(events[name])/float64(t.Events)
+		names, share = append(names, name), share+float64(events[name])/float64(total)
 		if share >= nearlyAll {
 			return names, share
 		}

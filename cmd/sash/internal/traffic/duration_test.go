@@ -1,0 +1,74 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// lastsIn reads the first event of a log with its duration.
+func lastsIn(t *testing.T, s Settings, log string) (at time.Time, lasts time.Duration, err error) {
+	t.Helper()
+	s.Lasting = "test"
+	on, err := Read(context.Background(), &s, []string{StandardInput}, strings.NewReader(log), io.Discard, func(_ *Traffic, events []Event) error {
+		at, lasts = Instant(events[0].At), time.Duration(events[0].Lasts())
+		return nil
+	})
+	if err == nil && on.Unreadable > 0 {
+		err = errors.New(on.Faults[0].Why)
+	}
+	return at, lasts, err
+}
+
+// Each server logs how long a request has lasted in a unit of its own, and dates the end or the beginning.
+func TestLasting_OfEachServer(t *testing.T) {
+	const nginx = `$remote_addr [$time_local] "$request" $status $request_time`
+	tests := []struct {
+		name, format, log string
+		at                string // of the beginning
+		lasts             time.Duration
+	}{
+		{"nginx", nginx, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 200 1.250`, "00:00:08.75", 1250 * time.Millisecond},
+		{"nginx that has not measured", nginx, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 200 -`, "00:00:10", 0},
+		{"nginx in JSON", "", `{"msec":1773100810.5,"remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","request_time":"0.500"}`, "00:00:10", 500 * time.Millisecond},
+		{"Caddy", "", `{"ts":1773100810.5,"duration":0.000123456,"request":{"remote_ip":"192.0.2.1"}}`, "00:00:10.499876544", 123456},
+		{"Traefik", "", `{"StartUTC":"2026-03-10T00:00:10Z","Duration":1500,"ClientHost":"192.0.2.1"}`, "00:00:10", 1500},
+		{"Apache in microseconds", `%h %t "%r" %D`, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 1500`, "00:00:10", 1500 * time.Microsecond},
+		{"Apache in milliseconds", `%h %t "%r" %{ms}T`, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 1500`, "00:00:10", 1500 * time.Millisecond},
+		{"Apache in seconds", `%h %t "%r" %T`, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 2`, "00:00:10", 2 * time.Second},
+		{"HAProxy", "", `192.0.2.1:99 [10/Mar/2026:00:00:10.000] in out/one 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"`, "00:00:10", 109 * time.Millisecond},
+		{"HAProxy before the end", "", `192.0.2.1:99 [10/Mar/2026:00:00:10.000] in out/one 10/0/-1/-1/+109 -1 0 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"`, "00:00:10", 109 * time.Millisecond},
+		{"a Classic Load Balancer", "", `2026-03-10T00:00:10.000000Z lb 192.0.2.1:99 10.0.0.1:80 0.001 0.020 0.300 200 200 0 29 "GET http://a.example:80/ HTTP/1.1" "curl" - -`, "00:00:10", 321 * time.Millisecond},
+		{"a Classic Load Balancer without a server", "", `2026-03-10T00:00:10.000000Z lb 192.0.2.1:99 - -1 -1 -1 503 0 0 0 "GET http://a.example:80/ HTTP/1.1" "curl" - -`, "00:00:10", 0},
+		{"Squid", "", `1773100810.500    250 192.0.2.1 TCP_MISS/200 1234 GET http://a.example/ - HIER_DIRECT/10.0.0.1 text/html`, "00:00:10.25", 250 * time.Millisecond},
+		{"Amazon S3", "", `owner bucket [10/Mar/2026:00:00:10 +0000] 192.0.2.1 - 3E57 REST.GET.OBJECT key "GET /key HTTP/1.1" 200 - 100 100 70 10 "-" "curl" -`, "00:00:10", 70 * time.Millisecond},
+		{"IIS", "", "#Fields: date time c-ip time-taken\n2026-03-10 00:00:10 192.0.2.1 1500", "00:00:08.5", 1500 * time.Millisecond},
+		{"CloudFront", "", "#Fields: date time c-ip time-taken\n2026-03-10 00:00:10 192.0.2.1 1.500", "00:00:08.5", 1500 * time.Millisecond},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			at, lasts, err := lastsIn(t, Settings{Format: tt.format}, tt.log+"\n")
+			require.NoError(t, err)
+			assert.Equal(t, tt.lasts, lasts)
+			assert.Equal(t, "2026-03-10 "+tt.at, at.Format("2006-01-02 15:04:05.999999999"))
+		})
+	}
+	at, lasts, err := lastsIn(t, Settings{Time: "when", Key: Key{}}, "when,duration\n10,0.25\n")
+	require.NoError(t, err)
+	assert.Equal(t, "10 250ms", at.Format("5")+" "+lasts.String())
+}
+
+func TestLasting_OfNoNumber(t *testing.T) {
+	for _, text := range []string{"soon", "-5", "1e3", "1.5s", "99999999999999999999"} {
+		_, _, err := lastsIn(t, Settings{}, `{"msec":1773100810.5,"remote_addr":"192.0.2.1","request_time":"`+text+`"}`+"\n")
+		assert.ErrorContains(t, err, "duration \""+text+"\" is no number of seconds")
+	}
+	_, _, err := lastsIn(t, Settings{}, "1773100800000000\t192.0.2.1\n")
+	assert.ErrorContains(t, err, "-test: - has no duration, line 1 is a .tsv of time and client")
+}
