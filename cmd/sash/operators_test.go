@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/policyfile"
 )
 
 // docs holds the page for operators. It is not in the module, so the tests of the page are
@@ -98,38 +99,41 @@ func TestOperatorsPage_ShowsWhatTheCommandsWrite(t *testing.T) {
 	}
 }
 
-// The policies on the page are those that the tests below try out.
-func TestOperatorsPage_ShowsThePoliciesThatAreTested(t *testing.T) {
-	source, err := os.ReadFile("operators_policies_test.go")
-	require.NoError(t, err)
-	shown := 0
-	for _, b := range page(t) {
-		if b.language == "go" && strings.Contains(b.text, "func policies(") {
-			shown++
-			assert.Contains(t, string(source), b.text)
-		}
-	}
-	assert.Equal(t, 1, shown)
-}
-
-// The recording goes through the middleware, first under shadows and then under the same
-// policies enforced. The page shows what is counted.
+// The recording goes through the middleware, first under the shadows of the page's file, and then under the
+// same policies enforced. The page shows what is counted.
 func TestOperatorsPage_ShowsWhatTheMiddlewareCounts(t *testing.T) {
 	t.Parallel()
 	var outputs []string
-	for _, b := range page(t) {
+	blocks := page(t)
+	for _, b := range blocks {
 		if b.language == "text" && strings.HasPrefix(b.text, "all admitted: ") {
 			outputs = append(outputs, b.text)
 		}
 	}
 	require.Len(t, outputs, 2)
 	requests := recordedRequests(t)
-	shadowed := serve(t, requests, policies(true))
+	shadowed := serve(t, requests, policiesOf(t, blocks, true))
 	assert.Equal(t, outputs[0], shadowed.text())
 	assert.Empty(t, shadowed.denied, "a shadow denies nothing")
-	enforced := serve(t, requests, policies(false))
+	enforced := serve(t, requests, policiesOf(t, blocks, false))
 	assert.Equal(t, outputs[1], enforced.text())
 	assert.NotContains(t, enforced.denied, "203.0.113.10", "the office is served")
+}
+
+// policiesOf returns the policies of the file on the page, whose text ends where the next command's begins.
+func policiesOf(t *testing.T, blocks []block, shadow bool) (options []httplimit.Option) {
+	t.Helper()
+	i := slices.IndexFunc(blocks, func(b block) bool { return strings.HasPrefix(b.text, "policies:\n") })
+	file, _, _ := strings.Cut(blocks[i].text, "limits.yaml:")
+	policies, err := policyfile.Parse("limits.yaml", []byte(file))
+	require.NoError(t, err)
+	require.Len(t, policies, 2)
+	for _, p := range policies {
+		require.True(t, p.Shadow)
+		p.Shadow = shadow
+		options = append(options, p)
+	}
+	return options
 }
 
 // A tally is what a run of the middleware over the recording comes to.
