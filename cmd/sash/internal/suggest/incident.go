@@ -14,7 +14,7 @@ import (
 type calendar struct {
 	minutes map[int64]*minute // by Unix time in minutes
 	last    int64
-	current *minute // that of last; nil before the first event
+	current *minute // the one at last; nil before the first event
 }
 
 type minute struct{ events, failed int64 }
