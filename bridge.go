@@ -3,7 +3,6 @@ package sash
 import (
 	"time"
 
-	"github.com/seed-30da4c49/sash/internal/atomic"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
@@ -45,32 +44,6 @@ func inspect(options []Option) bridge.Inspection[Limit] {
 	}
 	return bridge.Inspection[Limit]{
 		LimitsFor: c.limitsFor, Limits: len(c.limits) > 0, SweepInterval: c.interval, ChargeDenied: c.chargeDenied,
-	}
-}
-
-// seed makes an entry for the key of that name with charges of the past, unless it has an entry.
-func (l *Limiter) seed(name string, past func() [][]charge) {
-	k := l.key(name)
-	for round := 1; ; round++ {
-		atomic.Round("seed", round)
-		g, e := l.lookup(k)
-		if e != nil {
-			return
-		}
-		r := g.resolve(name)
-		charges := past()
-		if r.ruleset.neverCharges || len(charges) != len(r.ruleset.rules) {
-			return // nothing is charged under these limits, or past is of other limits
-		}
-		states := make([]limitState, len(charges))
-		for i, history := range charges {
-			rule := &r.ruleset.rules[i]
-			states[i].store(rule.algorithm.replay(rule.begin(name), history))
-		}
-		// Another call may have been first, or the limits may have changed: look again.
-		if l.insertEntry(r, k, r.ruleset.entryOf(kindMulti, states, name), nil, false) == nil && g.cap != nil {
-			return // there is no room
-		}
 	}
 }
 

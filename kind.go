@@ -376,9 +376,7 @@ func (rs *ruleset) grow(e *entry, q query, res result) {
 	}
 	m := e.asMulti()
 	for i := range m.states {
-		if a, ok := m.ruleset.rules[i].algorithm.(ringAlgorithm); ok && a.needsRoom(m.states[i].load(), q, res) {
-			m.states[i].ring.Store(a.grown(m.states[i].ring.Load()))
-		}
+		m.grow(i, q, res)
 	}
 }
 

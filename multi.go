@@ -102,6 +102,14 @@ func (e *multiEntry) ensureRoom(word uint64, q query, res result) result {
 	return admitted
 }
 
+// grow makes room for the charge of q, whose result is res, under the i-th rule. The caller must hold the lock.
+func (e *multiEntry) grow(i int, q query, res result) {
+	s := &e.states[i]
+	if a, ok := e.ruleset.rules[i].algorithm.(ringAlgorithm); ok && a.needsRoom(s.load(), q, res) {
+		s.ring.Store(a.grown(s.ring.Load()))
+	}
+}
+
 // shrink gives back the memory of rings that are far too large by now. Otherwise a busy key would keep
 // the memory of one burst for ever.
 func (e *multiEntry) shrink() {

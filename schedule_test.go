@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash/internal/atomic"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/schedule"
 )
 
@@ -35,7 +36,7 @@ var maxRounds = map[string]int{
 	"takeAllLocked":             3,
 	"lock":                      6, "lockOwn": 3, "decideWord": 4, "beginResize": 4,
 	"decide": 4, "insertEntry": 2, "lookup": 3, "find": 3, "raiseFloor": 3, "makeRoom": 5,
-	"Reset": 3, "giveBack": 3, "spend": 4, "appendEntry": 1, "appendKey": 1,
+	"Reset": 3, "giveBack": 3, "spend": 4, "seed": 4, "appendEntry": 1, "appendKey": 1,
 	"forWriting":  2,
 	"lockChanges": 1, // no scene replaces a WithLimitsFor
 }
@@ -531,6 +532,18 @@ func insert() call {
 
 // sweep may evict an entry that a call has inserted and not charged yet. The call then inserts
 // another one, so no serial order has that number of evictions.
+// seed tells a past that leaves that many units under each limit of the scene.
+func seed(left int64) call {
+	return call{name: fmt.Sprintf("seed(%d)", left), do: func(s *stage) any {
+		var pasts []bridge.Past[Limit]
+		for _, l := range s.kind.limits(3) {
+			pasts = append(pasts, bridge.Past[Limit]{Limit: l, Left: left})
+		}
+		s.l.seed(s.a, pasts)
+		return nil
+	}}
+}
+
 func sweep() call {
 	return call{name: "Sweep", unsure: true, do: func(s *stage) any { return s.l.Sweep() }}
 }
@@ -1038,6 +1051,43 @@ func TestSchedules_UnitsThatAreHeld(t *testing.T) {
 			t.Run(sc.name+"/"+kind.name, func(t *testing.T) { (&play{T: t, scene: sc, kind: kind}).run() })
 		}
 	}
+}
+
+// What is charged for a past is the difference to what calls have charged before that instant, whatever other
+// calls do.
+func TestSchedules_Seeds(t *testing.T) {
+	playEach(t, []scene{
+		{
+			name:   "a key with an entry",
+			before: taken(1, 0),
+			actors: [][]call{{seed(1)}, {take(2)}},
+			admits: []int64{0, 2},
+			leaves: map[int64]int64{0: 1, 2: 0},
+			meets:  losses | waits,
+		},
+		{
+			name:     "a key never seen",
+			variants: small,
+			actors:   [][]call{{seed(1)}, {take(2)}},
+			admits:   []int64{0, 2},
+			leaves:   map[int64]int64{0: 1, 2: 1},
+		},
+		{
+			name:   "and a sweep",
+			before: taken(3, 120),
+			actors: [][]call{{seed(1)}, {sweep()}},
+			admits: []int64{0},
+			leaves: map[int64]int64{0: 1},
+			meets:  deaths,
+		},
+		{
+			name:   "and a change of limits",
+			before: taken(1, 0),
+			actors: [][]call{{seed(1)}, {setLimits(5)}},
+			admits: []int64{0},
+			meets:  deaths,
+		},
+	})
 }
 
 // Calls that insert the same key at the same time count it once under the cap. So none of

@@ -19,5 +19,5 @@ var maxRounds = map[string]int{
 	"takeAllLocked":             64,
 	"lock":                      64, "lockOwn": 64, "decideWord": 64, "beginResize": 64,
 	"decide": 64, "lookup": 64, "find": 64, "raiseFloor": 64, "makeRoom": 64, "lockChanges": 64,
-	"Reset": 64, "giveBack": 64, "spend": 64, "appendEntry": 64, "appendKey": 64, "forWriting": 64, "hashMap.lock": 64,
+	"Reset": 64, "giveBack": 64, "spend": 64, "seed": 64, "appendEntry": 64, "appendKey": 64, "forWriting": 64, "hashMap.lock": 64,
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 	"sync/atomic"
@@ -46,8 +45,10 @@ var (
 // together, as long as Count is at least N.
 //
 // A key does not get a fresh window: the share of what was used when the store was heard of last
-// counts as used, as far as the mirror knows the key. What is admitted here counts here until it
-// leaves the window, also if the store comes back and goes again. It is not charged to the store.
+// counts as used, as far as the mirror knows the key. That is so under each limit by itself, and each
+// time that the store is away. What is admitted here counts here until it leaves the window, also if
+// the store comes back and goes again. If that is more than the share of what was used, it counts in
+// its place. It is not charged to the store.
 // So in a window in which the store is away, once or more often, both may admit: at most Count and
 // the shares.
 //
@@ -95,11 +96,17 @@ func (f Fallback) part(units int64) (part int64, rest uint64) {
 func (f Fallback) limits(limits []sash.Limit) []sash.Limit {
 	shares := slices.Clone(limits)
 	for i := range shares {
-		if l := &shares[i]; *l != sash.Unlimited() {
-			l.Count, l.Burst = f.share(l.Count), f.share(l.Burst)
-		}
+		shares[i] = f.limit(shares[i])
 	}
 	return shares
+}
+
+// limit returns l with the share of its units.
+func (f Fallback) limit(l sash.Limit) sash.Limit {
+	if l != sash.Unlimited() {
+		l.Count, l.Burst = f.share(l.Count), f.share(l.Burst)
+	}
+	return l
 }
 
 // A storeClock is the time of the store, as far as it is known, in nanoseconds since 1970. Once it
@@ -245,37 +252,23 @@ func (l *Limiter) seed(t target) {
 	}
 }
 
-// seedFrom charges to t the share of what e tells. If calls of an earlier time away count here, or
-// the share of an earlier answer, only what is more than those is charged.
+// seedFrom charges to t the share of what e tells, under each limit by itself. If calls of an earlier time
+// away count here, or the share of an earlier answer, only what is more than those is charged.
 func (l *Limiter) seedFrom(e *mirrored, t target) {
 	f, v, later := l.fallback, e.view.with(t.ruleset, e.charged), l.storeClock.toNear(e.at-e.received)
-	internals.Seed(l.shares, t.name, func() (pasts [][]bridge.Charge) {
-		for i := range t.rules {
-			past := t.rules[i].past(v.states[i], v.at)
-			past = slices.DeleteFunc(past, func(c bridge.Charge) bool { return c.Units == 0 })
-			for j := range past {
-				past[j].Units = f.shareUp(past[j].Units)
-				past[j].At += later
-			}
-			pasts = append(pasts, past)
-		}
-		return pasts
-	})
 	earliest, _ := e.clockBounds(l.local.Now())
-	left, held := int64(math.MaxInt64), false
+	pasts := make([]bridge.Past[sash.Limit], len(t.rules))
 	for i := range t.rules {
-		r := &t.rules[i]
+		r, p := &t.rules[i], &pasts[i]
+		p.Limit = f.limit(r.Limit)
+		for _, c := range r.past(v.states[i], v.at) {
+			if c.Units > 0 {
+				p.Charges = append(p.Charges, bridge.Charge{At: c.At + later, Units: f.shareUp(c.Units)})
+			}
+		}
+		// The share is rounded down, and what is used of it up: that may be more than the share.
 		o, _ := r.decide(&v.states[i], 0, max(earliest, e.at), 0)
-		if of := f.share(r.most) - f.shareUp(r.most-o.remaining); of < left {
-			left, held = of, r.held
-		}
+		p.Left = max(f.share(r.most)-f.shareUp(r.most-o.remaining), 0)
 	}
-	if more := l.shares.Peek(t.name, 0).Remaining - left; more > 0 {
-		if t.holds && !held { // what was used under another limit holds nothing
-			r, _ := l.shares.Reserve(t.name, more)
-			r.Release()
-		} else {
-			l.shares.Take(t.name, more)
-		}
-	}
+	internals.Seed(l.shares, t.name, pasts)
 }

@@ -153,7 +153,7 @@ var ofRedisHolds = []mutant{
 	},
 	{
 		name: "fallback-holds-what-was-used", fault: "what another limit has used in the store is held while that is away",
-		file: "sashredis/fallback.go", old: "if t.holds && !held {", new: "if t.holds && held {",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tfor i := range pasts {\n\t\tpasts[i].Left = min(pasts[i].Left, pasts[0].Left)\n\t}\n\tinternals.Seed(l.shares,",
 		tests: "TestAtOnce",
 	},
 }

@@ -232,18 +232,48 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-forgets", fault: "what a fallback has admitted counts no longer once the store has answered",
-		file: "sashredis/fallback.go", old: "\tif more := l.shares.Peek(t.name, 0).Remaining - left; more > 0 {", new: "\tl.shares.Reset(t.name)\n\tif more := l.shares.Peek(t.name, 0).Remaining - left; more > 0 {",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tl.shares.Reset(t.name)\n\tinternals.Seed(l.shares,",
 		tests: "TestFallbackLocal",
 	},
 	{
 		name: "fallback-learns-once", fault: "what the store has answered since an earlier outage counts for nothing",
-		file: "sashredis/fallback.go", old: "l.shares.Take(t.name, more)", new: "l.shares.Peek(t.name, more)",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tif l.shares.Peek(t.name, 0).ResetAfter > 0 {\n\t\treturn\n\t}\n\tinternals.Seed(l.shares,",
 		tests: "TestFallbackLocal",
 	},
 	{
-		name: "fallback-adds-up", fault: "a fallback charges the share of one answer again with each call",
-		file: "sashredis/fallback.go", old: "more := l.shares.Peek(t.name, 0).Remaining - left; more", new: "more := f.share(t.rules[0].most) - left; more",
-		tests: "TestFallbackLocal",
+		name: "fallback-learns-of-the-least-alone", fault: "a limit that leaves less hides what the store has counted under others since an earlier outage",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares, t.name, pasts)\n", new: "\tleast := int64(1 << 62)\n\tfor i := range pasts {\n\t\tleast, pasts[i].Left = min(least, pasts[i].Left), 1<<62\n\t}\n\tinternals.Seed(l.shares, t.name, pasts)\n\tr, _ := l.shares.Reserve(t.name, l.shares.Peek(t.name, 0).Remaining-least)\n\tr.Release()\n",
+		tests: "TestFallbackLocal_LearnsUnderEachLimit",
+	},
+	{
+		name: "seed-adds-up", fault: "a past is charged again each time that it is told",
+		file: "seed.go", old: "max(o.remaining-left[i], 0)", new: "max(o.remaining, e.ruleset.rules[i].most()-left[i], 0)",
+		tests: "TestSeed",
+	},
+	{
+		name: "seed-charges-all-limits-alike", fault: "what one limit has used is charged to all of a key",
+		file: "seed.go", old: "max(o.remaining-left[i], 0)", new: "max(o.remaining-left[0], 0)",
+		tests: "TestSeed",
+	},
+	{
+		name: "seed-dates-now", fault: "charges of the past count from now on",
+		file: "seed.go", old: "r.pastOf(pasts, i).Charges", new: "nil",
+		tests: "TestSeed",
+	},
+	{
+		name: "seed-without-a-number", fault: "what a bucket was charged for a past counts as not there when an earlier reservation is given back",
+		file: "seed.go", old: "g != nil {\n\t\t\ta.note", new: "g != nil && at < 0 {\n\t\t\ta.note",
+		tests: "TestSeed",
+	},
+	{
+		name: "seed-without-room", fault: "a past is charged to a log that is full",
+		file: "seed.go", old: "\t\te.grow(i, q, admitted)\n", new: "",
+		tests: "TestSeed",
+	},
+	{
+		name: "seed-holds-what-was-used", fault: "what limits of another kind leave bounds what is held",
+		file: "seed.go", old: "if r.held == (p.Limit.Algorithm == Concurrency) {", new: "if p.Limit.Count > 0 {",
+		tests: "TestSeed_OfOtherLimits",
 	},
 	{
 		name: "fallback-follows-a-clock-that-is-set", fault: "the time of a fallback jumps with the clock of the store",

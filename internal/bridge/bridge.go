@@ -40,10 +40,11 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// longest.
 	SweepInterval func(longest time.Duration) time.Duration
 
-	// Seed gives a key of l an entry with charges of the past, unless it has one. past returns
-	// the charges under each limit of the key but Unlimited, oldest first. It may be called
-	// several times, or not at all.
-	Seed func(l *Limiter, key string, past func() [][]Charge)
+	// Seed makes pasts count for a key of l: one of each of its limits but Unlimited, in their order. Units
+	// are charged under each limit by itself, so that no more remain than its Past leaves. If the key has no
+	// entry, it gets one, and Charges date the units. If it has one, what it was charged counts as a part of
+	// its past, and more units are dated now. It gets none if l has no room, or nothing is ever charged.
+	Seed func(l *Limiter, key string, pasts []Past[Limit])
 
 	// TakeAllOn is sash.Limiter.TakeAll on Terms for each key, at its index. No two keys are the same, and
 	// there is at least one. It also returns the limits that the charge has crossed.
@@ -152,6 +153,13 @@ type Setup[Limit any] struct {
 
 // A Charge is units charged at an instant.
 type Charge struct{ At, Units int64 }
+
+// A Past is what a key was charged under a limit in another place.
+type Past[Limit any] struct {
+	Limit   Limit
+	Charges []Charge // oldest first
+	Left    int64    // the units that remain under the limit, at least 0
+}
 
 // Method is the key under which the context of an outgoing RPC has the name of its method.
 type Method struct{}

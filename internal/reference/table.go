@@ -442,6 +442,19 @@ func (t *Table) Spend(now, n int64, key string) {
 	}
 }
 
+// Add charges n units to the key under the limit of that index alone, at the reading now, whatever it admits.
+// No limit before it may be unlimited.
+func (t *Table) Add(now, n int64, key string, limit int) {
+	k := t.key(key)[limit]
+	k.charge(k.instant(now, 0), big.NewInt(n))
+}
+
+// Remaining returns how many units the limit of that index leaves of the key, at the reading now. No limit
+// before it may be unlimited.
+func (t *Table) Remaining(now int64, key string, limit int) int64 {
+	return t.key(key)[limit].remaining(now)
+}
+
 // HasLeft reports whether the limit of that index has at least that many units left of the key, at the reading
 // now. None of the limits before it may be unlimited.
 func (t *Table) HasLeft(now, units int64, key string, limit int) bool {

@@ -226,6 +226,102 @@ func TestFallbackLocal_LearnsFromTheStoreBetweenOutages(t *testing.T) {
 	}
 }
 
+// Each time that the store is away, what it has counted until then is carried over under each limit by itself: a
+// limit that leaves less hides no other.
+func TestFallbackLocal_LearnsUnderEachLimit(t *testing.T) {
+	const day = 24 * time.Hour
+	others := [][]sash.Limit{
+		nil, {sash.AtOnce(10, time.Hour)}, {sash.PerSecond(10).Counter()}, {sash.PerSecond(10).Log(), sash.AtOnce(10, time.Hour)},
+		{sash.Per(1000, 2*day).Counter()}, {sash.PerSecond(10).TokenBucket(10), sash.Unlimited()},
+	}
+	for i, rate := range []sash.Limit{
+		sash.Per(100, day).Counter(), sash.Per(100, day).Log(), sash.Per(100, day).Buckets(time.Hour), sash.Per(100, day).Parts(), sash.Per(100, day).TokenBucket(100),
+	} {
+		for j, others := range others {
+			limits := append([]sash.Limit{rate}, others...)
+			learnsUnderEachLimit(t, limits, (i+j)%2 == 0)
+		}
+	}
+}
+
+// learnsUnderEachLimit is the test of limits that admit 100 units a day. They may be the key's own.
+func learnsUnderEachLimit(t *testing.T, limits []sash.Limit, own bool) {
+	options, general := []sashredis.Option{sashredis.WithFallback(sashredis.FallbackLocal(1, 2))}, limits
+	if own {
+		options = append(options, sashredis.WithLimitsFor(func(string) []sash.Limit { return limits }))
+		general = []sash.Limit{sash.PerSecond(1)}
+	}
+	s := newStore(t)
+	l, local := s.limiter(general, options...)
+	pass := func(d time.Duration) {
+		s.advance(d)
+		local.Advance(d)
+	}
+	// admits returns how many calls are admitted one after the other within half a minute, or most.
+	admits := func(by sashredis.By, most int64) (n int64) {
+		s.set(func() {
+			if s.err = nil; by == sashredis.ByFallback {
+				s.err = errAway
+			}
+		})
+		for denied := 0; denied < 30 && n < most; {
+			r, d := l.Reserve(t.Context(), "k", 1)
+			if pass(time.Microsecond); d.Allowed {
+				require.Equal(t, by, d.By)
+				require.NoError(t, r.Release(t.Context()))
+				n++
+			} else {
+				pass(time.Second)
+				denied++
+			}
+		}
+		pass(time.Second)
+		return n
+	}
+	require.EqualValues(t, 1, admits(sashredis.ByFallback, 1))
+	require.EqualValues(t, 60, admits(sashredis.ByStore, 60))
+	require.EqualValues(t, 5, admits(sashredis.ByFallback, 5), "of 50, a share of 30 is used: %v", limits)
+	require.EqualValues(t, 2, admits(sashredis.ByStore, 2))
+	require.EqualValues(t, 15, admits(sashredis.ByFallback, 100), "a share of 31 is less than the 35: %v", limits)
+	require.EqualValues(t, 38, admits(sashredis.ByStore, 100))
+	require.Zero(t, admits(sashredis.ByFallback, 1), "%v", limits)
+}
+
+// What is held in the store when it goes away again is held here, next to limits that are used in other ways.
+func TestFallbackLocal_LearnsWhatIsHeld(t *testing.T) {
+	ctx := context.Background()
+	held := sash.AtOnce(10, time.Minute)
+	for _, limits := range [][]sash.Limit{{held}, {sash.PerHour(100).Counter(), held}, {held, sash.PerHour(100).Log(), sash.PerSecond(100)}} {
+		s := newStore(t)
+		l, local := s.limiter(limits, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+		s.set(func() { s.err = errAway })
+		mine, d := l.Reserve(ctx, "k", 1)
+		require.True(t, d.Allowed)
+		s.set(func() { s.err = nil })
+		_, d = l.Reserve(ctx, "k", 7)
+		require.True(t, d.Allowed)
+		s.set(func() { s.err = errAway })
+		assert.Equal(t, int64(1), l.Peek(ctx, "k", 0).Remaining, "of 5, a share of 4 is held: %v", limits)
+		require.NoError(t, mine.Release(ctx))
+		assert.Equal(t, int64(2), l.Peek(ctx, "k", 0).Remaining, "what was held here is back: %v", limits)
+		local.Advance(time.Minute + time.Second)
+		assert.Equal(t, int64(5), l.Peek(ctx, "k", 0).Remaining, "the leases are over: %v", limits)
+	}
+}
+
+// A share is rounded down, and what is used of it up. So all of a share is used before all of the limit is.
+func TestFallbackLocal_LearnsThatMoreThanAShareIsUsed(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerHour(10)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)))
+	ctx := context.Background()
+	s.set(func() { s.err = errAway })
+	require.Equal(t, int64(1), l.Take(ctx, "k", 1).Remaining)
+	s.set(func() { s.err = nil })
+	require.True(t, l.Take(ctx, "k", 10).Allowed)
+	s.set(func() { s.err = errAway })
+	assert.False(t, l.Allow(ctx, "k"))
+}
+
 // A store whose clock is set does not give a process its share anew, nor take it away for longer
 // than a window.
 func TestFallbackLocal_CountsByASteadyClock(t *testing.T) {
