@@ -112,6 +112,17 @@ func TestSeed_OfOtherLimits(t *testing.T) {
 	require.EqualValues(t, 50, l.Peek("k", 0).Remaining)
 }
 
+// A bucket that was full when it was charged for a past has nothing more once an earlier reservation is given back.
+func TestSeed_IsALaterChargeThanAReservation(t *testing.T) {
+	clock, limit := NewManualClock(0), PerMinute(10).TokenBucket(10)
+	l := newTest(t, limit, WithClock(clock))
+	r, _ := l.Reserve("k", 5)
+	clock.Advance(time.Minute)
+	l.seed("k", pastsOf([]int64{4}, limit))
+	r.Cancel()
+	require.EqualValues(t, 4, l.Peek("k", 0).Remaining)
+}
+
 // A key gets no entry where nothing is ever charged, or if there is no room.
 func TestSeed_MakesNoEntryInVain(t *testing.T) {
 	of := map[string]Limit{"free": Unlimited(), "blocked": {Window: time.Second}}
