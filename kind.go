@@ -375,8 +375,10 @@ func (rs *ruleset) grow(e *entry, q query, res result) {
 		return
 	}
 	m := e.asMulti()
-	for i := range m.states {
-		m.grow(i, q, res)
+	for i := range m.states { // as multiEntry.grow, whose call would cost each charge
+		if a, ok := m.ruleset.rules[i].algorithm.(ringAlgorithm); ok && a.needsRoom(m.states[i].load(), q, res) {
+			m.states[i].ring.Store(a.grown(m.states[i].ring.Load()))
+		}
 	}
 }
 
