@@ -183,7 +183,8 @@ func measureQueue(ctx context.Context, n int) waitersRecord {
 			return append(b, r.Host...), true
 		}
 		return httplimit.Policy{Name: "p", Key: key, Limits: []sash.Limit{sash.PerHour(count).Log()},
-			Queue: httplimit.Queue{Wait: time.Hour, Requests: 2 * n, RequestsPerClient: 2 * n}}
+			// Longer than the window, or a request that came before the one that is admitted would wait in vain.
+			Queue: httplimit.Queue{Wait: 2 * time.Hour, Requests: 2 * n, RequestsPerClient: 2 * n}}
 	}
 	l, err := httplimit.New(policy(1))
 	must(err)
