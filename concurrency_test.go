@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // However a reservation is settled, it gives back all that it held.
@@ -537,6 +539,59 @@ func TestAtOnce_HoldsAtMostCountUnderContention(t *testing.T) {
 	require.LessOrEqual(t, worst.Load(), int64(count))
 	require.Positive(t, admissions.Load())
 	require.EqualValues(t, count, l.Peek("k", 0).Remaining)
+}
+
+// In many small programs, goroutines reserve and settle in all ways. At no instant
+// do they hold more than Count units, and when all have settled, none is held: no unit is lost or given twice.
+func TestAtOnce_LosesAndDoublesNothingInManyPrograms(t *testing.T) {
+	clock := NewManualClock(0)
+	single := newTest(t, AtOnce(2, time.Hour), WithClock(clock))
+	several := newTest(t, AtOnce(2, time.Hour), PerHour(1<<40).Counter(), PerHour(1<<40).TokenBucket(1<<40), WithClock(clock))
+	programs := crowded(shortened(500_000))
+	if race.Enabled {
+		programs /= 10
+	}
+	for program := range programs {
+		l, held := single, new(atomic.Int64)
+		if program%2 == 0 {
+			l = several
+		}
+		var all sync.WaitGroup
+		for g := range 3 {
+			all.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(program), uint64(g)))
+				for range 1 + r.IntN(3) {
+					n := 1 + r.Int64N(2)
+					reservation, d := l.Reserve("k", n)
+					if !d.Allowed {
+						continue
+					}
+					if now := held.Add(n); now > 2 {
+						t.Errorf("program %d: %d are held", program, now)
+					}
+					held.Add(-n)
+					switch r.IntN(4) {
+					case 0:
+						reservation.Release()
+					case 1:
+						reservation.Cancel()
+					default:
+						reservation.Commit(r.Int64N(4))
+					}
+					if r.IntN(4) == 0 {
+						reservation.Release() // once more
+					}
+				}
+			})
+		}
+		all.Wait()
+		if left := l.Peek("k", 0).Remaining; left != 2 {
+			t.Fatalf("program %d: %d are left", program, left)
+		}
+		if program%3 == 0 { // else the next one finds what the key keeps
+			l.Reset("k")
+		}
+	}
 }
 
 func TestRelease_OfNothing(t *testing.T) {
