@@ -69,6 +69,19 @@ func TestServeHTTP_ShowsAPage(t *testing.T) {
 	require.Contains(t, get(page, "GET /").Body.String(), `<rect class="bound" width="100" height="4"></rect><rect width="100" height="4">`)
 }
 
+// A denial by a limit of what is at once is told apart from one by a rate.
+func TestServeHTTP_TellsWhatIsHeldApart(t *testing.T) {
+	page := new(offenders.Page)
+	held := denial("export", 1)
+	held.Decision.Limit = sash.AtOnce(2, time.Minute)
+	page.Observe(held)
+	page.Observe(denial("api", 2))
+	html := get(page, "GET /").Body.String()
+	require.Contains(t, html, `<td class="limit">2 at once for 1m0s</td>`)
+	require.Contains(t, html, `<td class="limit">5/1m0s log</td>`)
+	require.Contains(t, get(page, "GET /", "Accept", "application/json").Body.String(), `"2 at once for 1m0s"`)
+}
+
 // Everything of an event is hostile: keys are what clients send.
 func TestServeHTTP_EscapesWhatClientsSend(t *testing.T) {
 	hostile := "\"'><script>alert(1)</script>\u202e{{.}}&amp;\x00"

@@ -85,6 +85,22 @@ func TestTally_CountsWhatEachPolicyMakesOfARequest(t *testing.T) {
 	}, lines(s.tally.Read().Decisions))
 }
 
+// What is denied since others are under way is told apart from what a rate denies.
+func TestTally_TellsWhatIsHeldApart(t *testing.T) {
+	s := newSite(t, policy("export", sash.AtOnce(2, time.Minute), sash.PerHour(3)))
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Key", "a")
+	first, second := s.limiter.Decide(nil, r), s.limiter.Decide(nil, r)
+	s.do("a", 1)
+	first.Charges.Settle(httplimit.Response{})
+	second.Charges.Settle(httplimit.Response{})
+	s.do("a", 2)
+	require.Equal(t, []string{
+		"export 2 at once for 1m0s admitted 2", "export 2 at once for 1m0s denied 1",
+		"export 3/1h0m0s log admitted 1", "export 3/1h0m0s log denied 1",
+	}, lines(s.tally.Read().Decisions))
+}
+
 // Each limit that a request crosses is counted, whichever has least left.
 func TestTally_CountsCrossingsOfEachLimit(t *testing.T) {
 	near := policy("near", sash.PerMinute(2), sash.PerHour(3))
