@@ -41,7 +41,7 @@ func (rs *ruleset) tryUnheld(e *entry, q query, d, next *Decision) bool {
 // takeAllHolding is takeAllOn, or TakeAll if terms is nil. If units of any of the keys are held, it also returns
 // the reservations of these keys, as takeHolding does.
 func (l *Limiter) takeAllHolding(keys []string, terms []bridge.Terms, n int64) (held []Reservation, d Decision, crossings []bridge.Crossing[Limit]) {
-	var g *generation // of which q.at is an instant; nil: it is still to be read
+	var g *generation // the one that q.at belongs to; nil: the clock is still to be read
 	q := request{query: query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}}
 	switch {
 	case terms == nil:
@@ -67,7 +67,7 @@ func (l *Limiter) takeAllHolding(keys []string, terms []bridge.Terms, n int64) (
 	return held, d, crossingsOf(targets)
 }
 
-// tryTakeAllUnheld is the fast path of TakeAll at an instant of g, for keys of which none holds units. If it
+// tryTakeAllUnheld is the fast path of TakeAll at an instant of g, if no key of them holds units. If it
 // reports false, it had no effect.
 func (l *Limiter) tryTakeAllUnheld(g *generation, keys []string, at, n int64, d *Decision) bool {
 	if g.fast == fastNone {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/policies"
 )
 
@@ -96,7 +97,7 @@ const leastLease = 5 * time.Second
 func shortLease(file *policies.File, i int) string {
 	for _, l := range limitsOf(&file.Policies[i]) {
 		if l.Algorithm == sash.Concurrency && l.Window < leastLease {
-			return fmt.Sprintf("under %v, a request that lasts longer than %s does not count any more: the lease must be longer than any handler runs", l, shortest(l.Window))
+			return fmt.Sprintf("under %v, a request that lasts longer than %s does not count any more: the lease must be longer than any handler runs", l, output.Short(l.Window))
 		}
 	}
 	return ""

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/policies"
 )
 
@@ -55,7 +56,7 @@ func limitText(l sash.Limit, unit string) string {
 	}
 	switch l.Algorithm {
 	case sash.Concurrency:
-		return fmt.Sprintf("%s at once (for %s at most)", count, shortest(l.Window))
+		return fmt.Sprintf("%s at once (for %s at most)", count, output.Short(l.Window))
 	case sash.TokenBucket:
 		return fmt.Sprintf("%s %s with bursts of %s", count, windowText(l.Window), humanize.Comma(l.Burst))
 	case sash.SlidingCounter:
@@ -75,19 +76,7 @@ func windowText(window time.Duration) string {
 	case 24 * time.Hour:
 		return "a day"
 	}
-	return "in " + shortest(window)
-}
-
-// shortest returns a duration without the zeros of time.Duration.String.
-func shortest(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return "in " + output.Short(window)
 }
 
 // keyText says for whom the limits are.
@@ -226,7 +215,7 @@ func denialText(p *policies.Policy) string {
 	case p.Shadow:
 		return "a shadow, which denies nothing"
 	case p.Queue.Wait > 0:
-		return fmt.Sprintf("denied requests wait up to %s, %s at a time, and then get 429", shortest(p.Queue.Wait), humanize.Comma(int64(p.Queue.Requests)))
+		return fmt.Sprintf("denied requests wait up to %s, %s at a time, and then get 429", output.Short(p.Queue.Wait), humanize.Comma(int64(p.Queue.Requests)))
 	}
 	return "denied requests get 429"
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/policies"
 )
 
@@ -78,7 +79,7 @@ const patience = time.Minute
 
 func longQueue(file *policies.File, i int) string {
 	if wait := file.Policies[i].Queue.Wait; wait > patience {
-		return fmt.Sprintf("its queue lets requests wait for %s: most proxies and clients give up after %s, and the server's WriteTimeout counts the wait", shortest(wait), shortest(patience))
+		return fmt.Sprintf("its queue lets requests wait for %s: most proxies and clients give up after %s, and the server's WriteTimeout counts the wait", output.Short(wait), output.Short(patience))
 	}
 	return ""
 }

@@ -143,6 +143,21 @@ func NewTable(w io.Writer) *tabwriter.Writer {
 	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 }
 
+// Short returns a duration as people write it: 1m and not 1m0s, and 7d.
+func Short(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
 // Percent returns a share of 1 as text.
 func Percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
 

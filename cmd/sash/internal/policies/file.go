@@ -4,7 +4,6 @@ package policies
 
 import (
 	"cmp"
-	"io"
 	"os"
 	"slices"
 
@@ -68,7 +67,7 @@ type Function struct {
 // must not be called. If the file has faults, the error is a policyfile.Errors, and the File has its
 // Functions all the same.
 func Load(name string, declared []string) (*File, error) {
-	data, err := read(name)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +87,4 @@ func Load(name string, declared []string) (*File, error) {
 	}
 	r.file.Policies = all
 	return r.file, nil
-}
-
-// read returns the content of a file, as far as policyfile.Parse needs it to refuse a longer one.
-func read(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, 1<<20+1))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-30da4c49/sash/internal/policytree"
 )
 
-// A Key tells who makes a request.
+// A Key says by what the clients of a policy are told apart.
 type Key struct {
 	Place
 	Kind

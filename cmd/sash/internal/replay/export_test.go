@@ -46,7 +46,7 @@ type Enforced struct {
 	Outcome string // admitted, denied, unidentified, no request, or no route
 }
 
-// Enforce replays what Run would replay with these arguments, of which one is -policy, and returns what
+// Enforce is Decide for arguments with -policy: it replays what Run would replay, and returns what
 // became of every event, in the order in which it was decided.
 func Enforce(ctx context.Context, args []string, stdin io.Reader) (all []Enforced, err error) {
 	o, err := parseArgs(args)

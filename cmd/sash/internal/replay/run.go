@@ -237,8 +237,8 @@
 // A line that another format reads is unreadable, too, and so are two lines of an access log
 // or a load balancer in one, as a crash leaves them. A file may begin with lines that lack a
 // field which a flag names; if the first 32 do, it is refused. In JSON, a header of the request
-// may be missing: it was not sent. The names of other fields are those of the first line that has them. A line
-// in which they have other names is unreadable: an address under another name may be a proxy's.
+// may be missing: it was not sent. The first line that has the other fields tells their names.
+// A later line is unreadable if a field has another name there: an address under another name may be a proxy's.
 //
 // A FILE that is named twice is refused, also if the other name is a link, or standard input. If no format
 // reads a line, the reason names the nearest format, and the first place where the line differs from it.

@@ -59,7 +59,7 @@ func (s *study) suggest(g *gauge, d distribution, o *options) (_ *suggestion, wh
 	window := time.Duration(g.window)
 	if s.span()/enoughWindows < window {
 		return nil, fmt.Sprintf("the recording covers %v, too short for windows of %s: %v or more would do",
-			s.span().Round(time.Second), short(window), enoughWindows*window)
+			s.span().Round(time.Second), output.Short(window), enoughWindows*window)
 	}
 	base := d.percentile(o.percentile)
 	wanted := math.Ceil(float64(base) * o.headroom)
@@ -82,7 +82,7 @@ func (s *study) reason(r *suggestion, d distribution, o *options, window time.Du
 	if d.rank(o.percentile) == len(d)-1 {
 		within = "all of " + output.Count(int64(len(d)), "client")
 	}
-	text := fmt.Sprintf("%s had at most %s in any %s", within, humanize.Comma(r.AtPercentile), short(window))
+	text := fmt.Sprintf("%s had at most %s in any %s", within, humanize.Comma(r.AtPercentile), output.Short(window))
 	if o.headroom != 1 {
 		text += fmt.Sprintf("; %v times that is %s", o.headroom, humanize.Commaf(math.Round(float64(r.AtPercentile)*o.headroom*10)/10))
 	}

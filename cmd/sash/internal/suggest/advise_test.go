@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
@@ -350,7 +351,7 @@ func TestShort_IsReadAsItsWindow(t *testing.T) {
 		time.Second: "1s", 90 * time.Second: "1m30s", time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m",
 		10 * time.Hour: "10h", 24 * time.Hour: "1d", 36 * time.Hour: "36h", 250 * time.Millisecond: "250ms", 10 * time.Minute: "10m",
 	} {
-		assert.Equal(t, want, short(d))
+		assert.Equal(t, want, output.Short(d))
 		limit, err := sash.ParseLimit(rate(sash.Per(20, d)) + " log")
 		require.NoError(t, err)
 		assert.Equal(t, sash.Per(20, d).Log(), limit)

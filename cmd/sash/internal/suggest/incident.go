@@ -85,7 +85,7 @@ func (s *study) warnOfIncidents(r *report) (all []string) {
 		if len(ends) < leastBusy {
 			continue
 		}
-		of := fmt.Sprintf("of the busiest windows of %s, of the %s with %d or more in one,", short(v.window), output.Count(int64(len(ends)), "client"), least)
+		of := fmt.Sprintf("of the busiest windows of %s, of the %s with %d or more in one,", output.Short(v.window), output.Count(int64(len(ends)), "client"), least)
 		if span, n := s.incident(ends, v.window); n > 0 {
 			share := output.Share(s.calendar.eventsIn(span), s.on.Events)
 			all = append(all, fmt.Sprintf("%.0f%% %s lie from %s to %s, with %s of all events. If that was an incident, leave it out: -without %s.",

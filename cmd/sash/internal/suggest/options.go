@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
@@ -80,7 +81,7 @@ func (o *options) addWindow(s string) error {
 	case d > longestWindow:
 		return fmt.Errorf("-window must be at most %v, got %v", longestWindow, d)
 	case slices.Contains(o.windows, d):
-		return fmt.Errorf("-window: %s is given twice", short(d))
+		return fmt.Errorf("-window: %s is given twice", output.Short(d))
 	}
 	o.windows = append(o.windows, d)
 	return nil

@@ -147,7 +147,7 @@ func shareTicks(y scale) (ticks []tick) {
 
 // panel draws one window.
 func (v *windowReport) panel(x, y scale) panel {
-	p := panel{Title: "in any " + short(v.window), TitleY: y.from - 30, Top: y.from, Bottom: y.to, YTicks: shareTicks(y)}
+	p := panel{Title: "in any " + output.Short(v.window), TitleY: y.from - 30, Top: y.from, Bottom: y.to, YTicks: shareTicks(y)}
 	p.Line = v.curve(x, y)
 	p.Area = fmt.Sprintf("%sL%g,%gZ", p.Line, x.from, y.to)
 	for _, c := range v.Candidates {

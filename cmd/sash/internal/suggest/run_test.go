@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/replay"
 	"github.com/seed-30da4c49/sash/internal/command"
 )
@@ -335,7 +336,7 @@ func TestPicture_ShowsEachWindow(t *testing.T) {
 	for _, v := range r.Windows {
 		want += len(v.Candidates)
 		assert.Contains(t, picture, "suggested: "+rate(v.Suggested.Limit)+"<")
-		assert.Contains(t, picture, ">in any "+short(sash.Limit(v.Suggested.Limit).Window)+"<")
+		assert.Contains(t, picture, ">in any "+output.Short(sash.Limit(v.Suggested.Limit).Window)+"<")
 	}
 	assert.Equal(t, want, circles)
 	assert.Contains(t, picture, "25,839 events by 3,546 clients")

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -47,7 +46,7 @@ func (r *report) percentiles(w io.Writer) {
 	table := output.NewTable(w)
 	fmt.Fprintln(table, "window\tp50\tp90\tp99\tp99.9\tmax\t  busiest client")
 	for _, v := range r.Windows {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", short(v.window), humanize.Comma(v.P50), humanize.Comma(v.P90),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", output.Short(v.window), humanize.Comma(v.P50), humanize.Comma(v.P90),
 			humanize.Comma(v.P99), humanize.Comma(v.P999), humanize.Comma(v.Max), v.Busiest)
 	}
 	table.Flush()
@@ -62,7 +61,7 @@ func (b *busiest) String() string {
 
 // text writes what candidates would have denied.
 func (v *windowReport) text(w io.Writer) {
-	fmt.Fprintf(w, "\nwhat a limit per %s would have denied (a log)\n", short(v.window))
+	fmt.Fprintf(w, "\nwhat a limit per %s would have denied (a log)\n", output.Short(v.window))
 	table := output.NewTable(w)
 	fmt.Fprintln(table, "limit\tclients\tof clients\tevents\tof events\t")
 	for _, c := range v.rows() {
@@ -104,7 +103,7 @@ func (r *report) suggestions(w io.Writer) {
 	fmt.Fprintln(w, "\nsuggested")
 	for _, v := range r.Windows {
 		if v.Suggested == nil {
-			fmt.Fprintf(w, "  nothing for %s: %s.\n", short(v.window), v.NotSuggested)
+			fmt.Fprintf(w, "  nothing for %s: %s.\n", output.Short(v.window), v.NotSuggested)
 			continue
 		}
 		fmt.Fprintf(w, "  %s: %s\n", rate(v.Suggested.Limit), v.Suggested.Reason)
@@ -158,7 +157,7 @@ func (r *report) clients(w io.Writer) {
 	table := output.NewTable(w)
 	header := "events\tof all\t"
 	for _, v := range r.Windows {
-		header += short(v.window) + "\t"
+		header += output.Short(v.window) + "\t"
 	}
 	fmt.Fprintln(table, header+"  client")
 	starred := false
@@ -180,25 +179,10 @@ func (r *report) clients(w io.Writer) {
 	}
 }
 
-// short returns a window as people write it: 1m and not 1m0s.
-func short(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d >= day && d%day == 0 {
-		return fmt.Sprintf("%dd", d/day)
-	}
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-2]
-		}
-	}
-	return s
-}
-
 // rate returns a limit as people write it: 100/m, and not 100/1m0s log. A limit is always
 // a log here.
 func rate(l sash.Limit) string {
-	window := short(l.Window)
+	window := output.Short(l.Window)
 	if strings.HasPrefix(window, "1") && len(window) == 2 {
 		window = window[1:]
 	}

@@ -82,7 +82,7 @@ func (s *study) warnOfKinds(r *report, percentile float64) (all []string) {
 			most = fmt.Sprintf(", with %s of all events", output.Percent(output.Share(b.events, s.on.Events)))
 		}
 		all = append(all, fmt.Sprintf("In %s, the percentile %v is %s. But %s at %s or above%s, and all others at %s or below. If the first are to be denied, try -percentile %v.",
-			short(v.window), percentile, humanize.Comma(v.distribution.percentile(percentile)), traffic.Count(int64(b.above), "client is", "clients are"), humanize.Comma(b.high), most, humanize.Comma(b.low), b.leaves(n)))
+			output.Short(v.window), percentile, humanize.Comma(v.distribution.percentile(percentile)), traffic.Count(int64(b.above), "client is", "clients are"), humanize.Comma(b.high), most, humanize.Comma(b.low), b.leaves(n)))
 	}
 	if b, found := s.border(s.on.Counts, percentile, true); found && r.suggested() > 0 && !told[b.above] {
 		all = append(all, fmt.Sprintf("%s of all events are of %s with %s or more each, and all others have %s or fewer. If the first are to be denied, try -percentile %v.",
@@ -115,7 +115,7 @@ func (s *study) warnOfStamps() string {
 	for _, w := range s.windows {
 		if w <= coarseWindows*time.Second {
 			return fmt.Sprintf("Times are whole seconds. So a window of %s may have held up to %s what is shown: leave room for that.",
-				short(w), times(w))
+				output.Short(w), times(w))
 		}
 	}
 	return ""

@@ -21,7 +21,7 @@ type columns struct {
 	rows    *csv.Reader
 	names   []string // nil until the header is read
 	head    string   // the line of the header
-	known   bool     // whether the names of the columns are known, so that those of fields are aliases of them
+	known   bool     // whether the format tells the names of the columns, and what other formats call them
 	time    int
 	sources []fieldSource
 	clock   timeReader

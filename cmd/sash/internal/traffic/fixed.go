@@ -125,8 +125,8 @@ func (f *fixed) decode(line string, r *record) error {
 	return nil
 }
 
-// lasts returns how long a request to a load balancer of AWS has lasted, in nanoseconds: the three times
-// together, each of which is -1 if it was not measured.
+// lasts returns how long a request to a load balancer of AWS has lasted, in nanoseconds: the sum of three
+// times. A time is -1 if it was not measured.
 func (f *fixed) lasts() string {
 	sum := int64(0)
 	for _, part := range f.found[slices.Index(f.variables, "request_processing_time"):][:3] {

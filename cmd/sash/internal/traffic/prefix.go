@@ -50,11 +50,11 @@ type layer struct {
 	begun map[string]begun // by stream
 }
 
-// A begun is the beginning of a line, in so many lines of the file. If it is too long, its text is not kept.
+// A begun is a line whose end comes in a later line of the file.
 type begun struct {
-	text  string
-	lines int64
-	long  bool
+	text  string // so far; it is not kept if it is too long
+	lines int64  // of the file, that it has taken so far
+	long  bool   // whether it is too long
 }
 
 // layers are the prefixes of all lines of a file, the outermost first.

@@ -1,264 +1,103 @@
 package traffic
 
-// realLogs are lines as the documentation of servers and the tests of other tools show them, some of them
-// shortened.
-var realLogs = []realLog{
-	// Apache: the manual of httpd, "Log Files", and of mod_log_config.
-	{from: "Apache, common", key: noAgent, format: "combined",
-		log: `127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326`,
-		at:  "2000-10-10T20:55:36Z", client: "127.0.0.1 GET /apache_pb.gif 200 2326"},
-	{from: "Apache, combined", format: "combined",
-		log: `127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326 "http://www.example.com/start.html" "Mozilla/4.08 [en] (Win98; I ;Nav)"`,
-		at:  "2000-10-10T20:55:36Z", client: `127.0.0.1 GET /apache_pb.gif 200 2326 "Mozilla/4.08 [en] (Win98; I ;Nav)"`},
-	{from: "Apache, LogFormat of the manual", key: noAgent, args: []string{"-format", `LogFormat "%h %l %u %t \"%r\" %>s %b" common` + "\nCustomLog \"logs/access_log\" common"},
-		log: `127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326`,
-		at:  "2000-10-10T20:55:36Z", client: "127.0.0.1 GET /apache_pb.gif 200 2326"},
-	{from: "Apache, LogFormat of the manual with vcommon", key: noAgent, args: []string{"-format", `LogFormat "%v %l %u %t \"%r\" %>s %b" comonvhost` + "\nCustomLog \"logs/access_log\" comonvhost"},
-		log: `www.example.com - frank [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`, why: "has no addr"},
-	{from: "Apache, CustomLog by a nickname alone", args: []string{"-format", `CustomLog "logs/access_log" combined`}, format: "combined",
-		log: `127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326 "-" "Mozilla/4.08"`,
-		at:  "2000-10-10T20:55:36Z", client: "127.0.0.1 GET /apache_pb.gif 200 2326 Mozilla/4.08"},
-	{from: "Apache, msec_frac as mod_log_config shows it", key: noAgent, args: []string{"-format", `%h %l %u [%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t] "%r" %>s %b`},
-		log: `192.0.2.7 - - [10/Apr/2012:10:47:22.027 +0200] "GET / HTTP/1.1" 200 45`,
-		at:  "2012-04-10T08:47:22.027Z", client: "192.0.2.7 GET / 200 45"},
-	// netnea's tutorials on Apache and ModSecurity.
-	{from: "Apache, netnea's extended", args: []string{"-format", `LogFormat "%h %{GEOIP_COUNTRY_CODE}e %u [%{%Y-%m-%d %H:%M:%S}t.%{usec_frac}t] \"%r\" %>s %b \
-\"%{Referer}i\" \"%{User-Agent}i\" %v %A %p %R %{BALANCER_WORKER_ROUTE}e %X \"%{cookie}n\" %{UNIQUE_ID}e" extended`},
-		log: `127.0.0.1 - - [2019-01-31 05:59:35.194971] "GET / HTTP/1.1" 200 45 "-" "curl/7.58.0" localhost 127.0.0.1 443 - - + "-" XFKAnyRZMzNxiKGKsGeEaQAAAAA`,
-		at:  "2019-01-31T05:59:35.194971Z", client: "127.0.0.1 GET / 200 45 curl/7.58.0"},
-	{from: "Apache, RFC 3339 with microseconds", key: noAgent, args: []string{"-format", `%h "%{bg_node}e" %{%Y-%m-%dT%H:%M:%S}t.%{usec_frac}t%{%z}t %P "%r" %>s %b`},
-		log: `203.0.113.4 "n1" 2016-03-09T14:01:02.000417-0500 917 "POST /a?b HTTP/1.1" 302 -`,
-		at:  "2016-03-09T19:01:02.000417Z", client: "203.0.113.4 POST /a 302 -"},
-	{from: "Apache, seconds and microseconds", args: []string{"-format", `%v %p %h %{remote}p %l %u %t %{sec}t.%{usec_frac}t %D \"%r\" %>s %I %O \"%{User-Agent}i\"`},
-		log: `www.example.com 443 203.0.113.4 51234 - - [09/Mar/2016:14:01:02 +0000] 1457532062.500417 170 "GET / HTTP/1.1" 200 99 1234 "curl/8"`,
-		at:  "2016-03-09T14:01:02.500417Z", client: "203.0.113.4 GET / 200 1234 curl/8"},
-	{from: "Apache, usec", key: justAddr, args: []string{"-format", `%a %{usec}t`}, log: `2001:db8::7 1457532062500417`, at: "2016-03-09T14:01:02.500417Z", client: "2001:db8::7"},
-	{from: "Apache, msec", key: justAddr, args: []string{"-format", `%a %{begin:msec}t`}, log: `2001:db8::7 1457532062500`, at: "2016-03-09T14:01:02.5Z", client: "2001:db8::7"},
-	{from: "Apache, the end of a request", key: justAddr, args: []string{"-format", `%{end:%F %T}t.%{end:msec_frac}t %a`}, log: `2016-03-09 14:01:02.250 203.0.113.4`, at: "2016-03-09T14:01:02.25Z", client: "203.0.113.4"},
-	{from: "Apache, a key and value format with curly braces", key: noSize, args: []string{"-format", `LogFormat "{ timestamp:\"%{sec}t.%{usec_frac}t\", servername:\"%v\", clientip:\"%a\", status:\"%>s\", request:\"%r\", agent:\"%{User-Agent}i\" }"`},
-		log: `{ timestamp:"1457532062.500417", servername:"a", clientip:"203.0.113.4", status:"200", request:"GET /x HTTP/1.1", agent:"curl/8" }`,
-		at:  "2016-03-09T14:01:02.500417Z", client: "203.0.113.4 GET /x 200 curl/8"},
-	{from: "Apache, a time without a year", args: []string{"-format", `%h %{%d/%b %T}t`}, why: "have no year"},
-	{from: "Apache, a zone by its abbreviation", args: []string{"-format", `%h %{%F %T %Z}t`}, why: "%Z cannot be read"},
-	// fail2ban: fail2ban/tests/files/logs.
-	{from: "fail2ban, apache-badbots", format: "combined",
-		log: `1.2.3.4 - - [05/Mar/2007:14:39:21 +0100] "POST /123.html/trackback/ HTTP/1.0" 301 459 "http://www.mydomain.tld/123.html/trackback" "TrackBack/1.02"`,
-		at:  "2007-03-05T13:39:21Z", client: "1.2.3.4 POST /123.html/trackback/ 301 459 TrackBack/1.02"},
-	{from: "fail2ban, apache-badbots with a virtual host", format: "vhost_combined",
-		log: `www.sitename.com 192.0.2.222 - - [18/Aug/2024:21:08:39 +0100] "GET /filename.jpg HTTP/1.1" 403 332 "-" "TrackBack/1.02"`,
-		at:  "2024-08-18T20:08:39Z", client: "192.0.2.222 GET /filename.jpg 403 332 TrackBack/1.02"},
-	{from: "fail2ban, apache-fakegooglebot", key: noAgent,
-		log: `66.249.66.1 - - - [31/Jan/2015:14:29:44 ] fail2ban.org "GET / HTTP/1.1" 200 814 "-" "Mozilla/5.0 (compatible; Googlebot/2.1)" + 293 1149 546`,
-		why: `nearest to combined, but after the ident, at column 15`},
-	{from: "fail2ban, nginx-bad-request without a request", format: "combined",
-		log: `12.34.56.78 - - [20/Jan/2015:19:53:28 +0100] "" 400 47 "-" "-" "-"`, at: "2015-01-20T18:53:28Z", client: "12.34.56.78 - - 400 47 -"},
-	{from: "fail2ban, nginx-bad-request with bytes of RDP", format: "combined",
-		log: `12.34.56.78 - - [20/Jan/2015:19:53:28 +0100] "\x03\x00\x00/*\xE0\x00\x00\x00\x00\x00Cookie: mstshash=Administr" 400 47 "-" "-" "-"`,
-		at:  "2015-01-20T18:53:28Z", client: `12.34.56.78 "\\x03\\x00\\x00/*\\xE0\\x00\\x00\\x00\\x00\\x00Cookie:" mstshash=Administr 400 47 -`},
-	{from: "fail2ban, traefik-auth", format: "combined",
-		log: `10.0.0.2 - username [18/Nov/2018:21:34:30 +0000] "GET /dashboard/ HTTP/2.0" 401 17 "-" "Mozilla/5.0 (X11; Linux x86_64; rv:57.0)" 72 "Auth for frontend-Host-traefik-0" "/dashboard/" 0ms`,
-		at:  "2018-11-18T21:34:30Z", client: `10.0.0.2 GET /dashboard/ 401 17 "Mozilla/5.0 (X11; Linux x86_64; rv:57.0)"`},
-	{from: "fail2ban, openhab", key: noAgent, log: `175.18.15.10 -  -  [02/sept./2015:00:11:31 +0200] "GET /openhab.app HTTP/1.1" 401 1382 `,
-		why: `at column 21, it has "02/sept./2015:00:11:31 +0200" where a time is expected`},
-	{from: "fail2ban, haproxy-http-auth", key: noAgent, format: "haproxy: it reads 3 of the first 3 lines, behind the prefix of syslog",
-		log: `Nov 14 22:45:27 test haproxy[760]: 192.168.33.1:58444 [14/Nov/2015:22:45:25.439] main app/app1 1939/0/1/0/1940 403 5168 - - ---- 3/3/0/0/0 0/0 "GET / HTTP/1.1"` + "\n" +
-			`Nov 14 22:45:11 test haproxy[760]: 2001:db8::1234:58430 [14/Nov/2015:22:45:11.608] main main/<NOSRV> -1/-1/-1/-1/0 401 248 - - PR-- 0/0/0/0/0 0/0 "GET / HTTP/1.1"` + "\n" +
-			`Nov 14 22:45:11 test haproxy[760]: ::ffff:192.168.33.1:58430 [14/Nov/2015:22:45:11.608] main main/<NOSRV> -1/-1/-1/-1/0 401 248 - - PR-- 0/0/0/0/0 0/0 "GET / HTTP/1.1"`,
-		at: "2015-11-14T22:45:11.608Z", client: "2001:db8::1234 GET / 401 248"},
-	{from: "fail2ban, squid", key: noAgent, format: "squid",
-		log: "1386543323.000      4 91.188.124.227 TCP_DENIED/403 4099 GET http://www.proxy-listen.de/azenv.php - HIER_NONE/- text/html\n" +
-			"1386543500.000      5 175.44.0.184 NONE/405 3364 CONNECT error:method-not-allowed - HIER_NONE/- text/html",
-		at: "2013-12-08T22:55:23Z", client: "91.188.124.227 GET /azenv.php 403 4099"},
-	{from: "fail2ban, php-url-fopen", format: "combined",
-		log: `66.185.212.172 - - [26/Mar/2009:08:44:20 -0500] "GET /index.php?n=http://eatmyfood.hostinginfive.com/pizza.htm? HTTP/1.1" 200 114 "-" "Mozilla/4.0 (compatible; MSIE 6.0)"`,
-		at:  "2009-03-26T13:44:20Z", client: `66.185.212.172 GET /index.php 200 114 "Mozilla/4.0 (compatible; MSIE 6.0)"`},
-	{from: "fail2ban, apache-modsecurity, which is an error log", log: `[Mon Dec 23 13:12:31 2013] [error] [client 173.255.225.101] ModSecurity:  [file "a.conf"] [line "47"]`, why: "no known format"},
-	// lnav: the samples of src/formats and test.
-	{from: "lnav, access_log", format: "combined",
-		log: `10.112.72.172 - - [11/Feb/2013:06:43:36 +0000] "GET /client/ HTTP/1.1" 404 5778 "-" "Mozilla/5.0 (Windows NT 6.1; WOW64)"`,
-		at:  "2013-02-11T06:43:36Z", client: `10.112.72.172 GET /client/ 404 5778 "Mozilla/5.0 (Windows NT 6.1; WOW64)"`},
-	{from: "lnav, access_log with the time first", log: `2013-02-11T06:43:36 10.112.72.172 - GET "/client/" -1 200 5778 "-" "Mozilla/5.0"`, why: "no known format"},
-	{from: "lnav, access_log with the time first, by a pattern", args: []string{"-format", `$time $remote_addr $remote_user $request_method "$request_uri" $x $status $body_bytes_sent "$http_referer" "$http_user_agent"`},
-		log: `2013-02-11T06:43:36 10.112.72.172 - GET "/client/" -1 200 5778 "-" "Mozilla/5.0"`, at: "2013-02-11T06:43:36Z", client: "10.112.72.172 GET /client/ 200 5778 Mozilla/5.0"},
-	{from: "lnav, access_log with two spaces", format: "combined", log: `10.1.10.51 -  -  [23/Dec/2014:21:20:35 +0000] "POST /api/1/rest/foo/bar HTTP/1.1" 200 - "-" "-"  293`,
-		at: "2014-12-23T21:20:35Z", client: "10.1.10.51 POST /api/1/rest/foo/bar 200 0 -"},
-	{from: "lnav, access_log of a runner of GitLab", format: "combined",
-		log: `10.112.2.3 - - [16/Sep/2022:00:53:14 +0200] "POST /api/v4/jobs/request HTTP/1.1" 204 0 "" "gitlab-runner 15.3.0 (15-3-stable; go1.19; linux/amd64)" -`,
-		at:  "2022-09-15T22:53:14Z", client: `10.112.2.3 POST /api/v4/jobs/request 204 0 "gitlab-runner 15.3.0 (15-3-stable; go1.19; linux/amd64)"`},
-	{from: "lnav, access_log of werkzeug", key: noAgent, log: `172.18.0.1 - - [29/Aug/2023 22:02:58] "GET / HTTP/1.1" 200 -`,
-		why: `nearest to combined, but after the user, at column 17, it has "29/Aug/2023 22:02:58" where a time is expected`},
-	{from: "lnav, access_log of 1995", key: noAgent, format: "combined", log: `202.32.92.47 - - [01/Jun/1995:00:00:59 -0600] "GET /~scottp/publish.html" 200 271`,
-		at: "1995-06-01T06:00:59Z", client: "202.32.92.47 GET /~scottp/publish.html 200 271"},
-	{from: "lnav, alb_log", format: "alb",
-		log: `wss 2016-08-10T00:42:46.423695Z app/my-loadbalancer/50dc6c495c0c9188 10.0.0.140:44244 10.0.0.171:8010 0.000 0.001 0.000 101 101 218 786 "GET https://10.0.0.30:443/ HTTP/1.1" "-" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 arn:aws:elasticloadbalancing:us-west-2:123456789012:targetgroup/my-targets/73e2d6bc24d8a067 "Root=1-58337364-23a8c76965a2ef7629b185e3" - -`,
-		at:  "2016-08-10T00:42:46.423695Z", client: "10.0.0.140 GET / 101 786 -"},
-	{from: "lnav, elb_log", format: "elb",
-		log: `2015-11-17T05:45:24.077255Z elastic-prod 54.161.222.121:40909 10.231.68.180:443 0.000031 0.009511 0.000029 200 200 0 415 "GET https://example.com/foo/bar?baz=1234 HTTP/1.1" "test agent" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2`,
-		at:  "2015-11-17T05:45:24.077255Z", client: `54.161.222.121 GET /foo/bar 200 415 "test agent"`},
-	{from: "lnav, elb_log of TCP", format: "elb", log: `2015-05-13T23:39:43.945958Z my-loadbalancer 192.168.131.39:2817 10.0.0.1:80 0.001069 0.000028 0.000041 - - 82 305 "- - - " "-" - -`,
-		at: "2015-05-13T23:39:43.945958Z", client: "192.168.131.39 - - - 305 -"},
-	{from: "lnav, s3_log", format: "s3",
-		log: `b659b576cff1e15e4c0313ff8930fba9f53e6794567f5c60dab3abf2f8dfb6cc www.example.com [10/Feb/2012:16:42:07 -0500] 1.2.3.4 arn:aws:iam::179580289999:user/phillip.boss EB3502676500C6BE WEBSITE.GET.OBJECT index "GET /index HTTP/1.1" 200 - 368 368 10 9 "-" "Mozilla/5.0 (X11; Linux x86_64)"`,
-		at:  "2012-02-10T21:42:07Z", client: `1.2.3.4 GET /index 200 368 "Mozilla/5.0 (X11; Linux x86_64)"`},
-	{from: "lnav, haproxy_log with lines of its start and of TCP", key: noAgent, format: "haproxy", why: `no " [" after $addr_port`,
-		log: "Feb 26 10:07:24 192.168.8.2 haproxy[1]: Proxy prod_http_in started.\n" +
-			`Feb 26 00:29:44 192.168.8.2 haproxy[7]: 178.203.144.192:50210 [26/Feb/2019:00:29:44.326] prod_http_in~ prod_http_out/nginx1 0/0/1/48/49 200 3313 - - ---- 3/2/0/0/0 0/0 {Mozilla/5.0 (Windows NT 6.1; Win64; x64; rv:65.0) Gecko/20100101 Firefox/65.0} {} "POST /schulportal/?Script=934&lehrer=126537 HTTP/1.1"` + "\n" +
-			"Feb 26 23:16:16 192.168.8.2 haproxy[7]: 178.203.144.192:50210 [26/Feb/2019:23:16:15.321] prod_ssh_in prod_ssh_out/ssh1 1/1/861 1485 -- 2/1/0/0/0 0/0",
-		at: "2019-02-26T00:29:44.326Z", client: "178.203.144.192 POST /schulportal/ 200 3313"},
-	{from: "lnav, cloudflare_log", key: noSize, format: "json",
-		log: `{"ClientIP":"87.226.160.250","ClientRequestHost":"www.ripe.net","ClientRequestMethod":"HEAD","ClientRequestURI":"/?a","EdgeEndTimestamp":"2022-10-30T00:00:03Z","EdgeResponseBytes":570,"EdgeResponseStatus":301,"EdgeStartTimestamp":"2022-10-30T00:00:02Z","ClientRequestUserAgent":"curl/8"}`,
-		at:  "2022-10-30T00:00:02Z", client: "87.226.160.250 HEAD / 301 curl/8"},
-	{from: "lnav, uwsgi_log", key: noAgent, format: "uwsgi",
-		log: "[pid: 24386|app: 0|req: 482950/4125645] 86.221.170.65 () {44 vars in 1322 bytes} [Tue Jan  3 05:01:31 2012] GET /contest/log_presence/?_=1325592089910 => generated 192 bytes in 21 msecs (HTTP/1.1 200) 4 headers in 188 bytes (1 switches on core 0)\n" +
-			"[pid: 88185|app: 0|req: 3/3] 127.0.0.1 () {34 vars in 617 bytes} [Sun Mar 13 22:49:15 2016] POST /endpoint2 => generated 215 bytes in 68 micros (HTTP/1.1 200) 9 headers in 373 bytes (1 switches on core 8)",
-		at: "2012-01-03T05:01:31Z", client: "86.221.170.65 GET /contest/log_presence/ 200 192"},
-	{from: "werkzeug, by a pattern", key: noAgent, args: []string{"-format", `$remote_addr - - [$time] "$request" $status $body_bytes_sent`},
-		log: `172.18.0.1 - - [29/Aug/2023 22:02:58] "GET / HTTP/1.1" 200 -`, at: "2023-08-29T22:02:58Z", client: "172.18.0.1 GET / 200 -"},
-	{from: "lnav, caddy_log of docker compose", format: "json: it reads 2 of the first 2 lines, behind the prefix of docker compose", key: noAgent, why: "no request.client_ip",
-		log: `caddy  | {"level":"info","ts":1761019822.5,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"172.17.0.1","client_ip":"198.51.100.7","method":"GET","uri":"/x?y","headers":{}},"size":17,"status":200}` + "\n" +
-			`caddy  | {"level":"info","ts":1761019822.31575,"msg":"adapted config to JSON","adapter":"caddyfile"}`,
-		at: "2025-10-21T04:10:22.5Z", client: "198.51.100.7 GET /x 200 17"},
-	{from: "lnav, logfile_docker_compose_with_ts", key: noAgent, format: "behind the prefix of docker compose, then --timestamps",
-		log: `web-1  | 2024-04-25T05:32:36.584725130Z 172.18.0.1 - - [25/Apr/2024:05:32:36 +0000] "GET /a HTTP/1.1" 200 7`,
-		at:  "2024-04-25T05:32:36Z", client: "172.18.0.1 GET /a 200 7"},
-	{from: "lnav, logfile_journald.json", key: noAgent, format: "combined: it reads 1 of the first 1 lines, behind the prefix of the journal as JSON",
-		log: `{ "__CURSOR" : "s=e991dd", "__REALTIME_TIMESTAMP" : "1534860261221373", "PRIORITY" : "6", "_HOSTNAME" : "imx6ul-medusa", "SYSLOG_IDENTIFIER" : "nginx", "MESSAGE" : "203.0.113.8 - - [21/Aug/2018:14:04:21 +0000] \"GET / HTTP/1.1\" 200 7" }`,
-		at:  "2018-08-21T14:04:21Z", client: "203.0.113.8 GET / 200 7"},
-	{from: "lnav, logfile_syslog_with_access_log, which has no times", key: noAgent, log: `Mar 24 14:02:50 bigproduct-web1 tomcat.log: 127.0.0.1 - - "GET /includes/js/combined-javascript.js HTTP/1.1" 200 65508 4.386`,
-		why: "no known format behind the prefix of syslog: it is nearest to combined, but after the user, at column 59"},
-	{from: "lnav, logfile_w3c.6 of IIS", format: "w3c",
-		log: "#Software: Microsoft Internet Information Services 8.5\n#Version: 1.0\n#Date: 2015-01-13 00:32:17\n" +
-			"#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status sc-bytes cs-bytes time-taken\n" +
-			"2015-01-13 00:32:17 100.79.192.81 GET /robots.txt - 80 - 157.55.39.146 Mozilla/5.0+(compatible;+bingbot/2.0) - 404 0 2 1405 242 283",
-		at: "2015-01-13T00:32:17Z", client: "157.55.39.146 GET /robots.txt 404 1405 Mozilla/5.0+(compatible;+bingbot/2.0)"},
-	{from: "lnav, logfile_w3c.2 of FTP without dates", key: justAddr, log: "#Fields: time c-ip cs-method cs-uri-stem sc-status\n16:44:49 1.1.1.1 [2]USER anonymous 331", why: "no known format"},
-	{from: "lnav, logfile_w3c.5 whose heading lacks fields", key: justAddr, log: "#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query\n2015-01-13 00:32:17 100.79.192.81 GET /robots.txt - 80 - 157.55.39.146 Mozilla/5.0 - 404 0 2 1405 242 283",
-		why: "no known format"},
-	// logstash-patterns-core: spec/patterns.
-	{from: "logstash, elb without an agent", key: noAgent, format: "elb",
-		log: `2014-02-15T23:39:43.945958Z my-test-loadbalancer 192.168.131.39:2817 10.0.0.1:80 0.000073 0.001048 0.000057 200 200 0 29 "GET http://www.example.com:80/ HTTP/1.1"`,
-		at:  "2014-02-15T23:39:43.945958Z", client: "192.168.131.39 GET / 200 29"},
-	{from: "logstash, elb without a backend", key: noAgent, format: "elb",
-		log: `2015-04-10T08:11:09.865823Z us-west-1-production-media 49.150.87.133:55128 - -1 -1 -1 408 - 1294336 0 "PUT https://media.xxxyyyzzz.com:443/videos/F4_M-T4X0MM6Hvy1PFHesw HTTP/1.1"`,
-		at:  "2015-04-10T08:11:09.865823Z", client: "49.150.87.133 PUT /videos/F4_M-T4X0MM6Hvy1PFHesw 408 0"},
-	{from: "logstash, s3", format: "s3",
-		log: `79a5 mybucket [12/May/2014:07:54:01 +0000] 10.0.1.2 - 7ACC4BE89EXAMPLE REST.GET.OBJECT foo/bar.html "GET /foo/bar.html HTTP/1.1" 304 - - 1718 10 - "-" "Mozilla/5.0" -`,
-		at:  "2014-05-12T07:54:01Z", client: "10.0.1.2 GET /foo/bar.html 304 - Mozilla/5.0"},
-	{from: "logstash, haproxy with an ISO time of syslog", key: noAgent, format: "haproxy: it reads 1 of the first 1 lines, behind the prefix of syslog",
-		log: `2015-08-26T02:09:48+02:00 localhost haproxy[14389]: 5.196.2.38:39527 [03/Nov/2015:06:25:25.105] services~ def/api 4599/0/0/428/5027 304 320 - - ---- 1/1/0/1/0 0/0 "GET /component.js HTTP/1.1"`,
-		at:  "2015-11-03T06:25:25.105Z", client: "5.196.2.38 GET /component.js 304 320"},
-	{from: "logstash, haproxy without syslog", key: noAgent, format: "haproxy",
-		log: `127.0.0.1:39759 [09/Dec/2013:12:59:46.633] loadbalancer default/instance8 0/51536/1/48082/+99627 200 83285 - - ---- 87/87/87/1/0 0/67 {77.24.148.74} "GET / HTTP/1.1"`,
-		at:  "2013-12-09T12:59:46.633Z", client: "127.0.0.1 GET / 200 83285"},
-	{from: "logstash, httpd without a status", key: noAgent, format: "combined", log: `83.149.9.216 - a.user [11/Jan/2020:23:05:27 +0100] "OPTIONS /remote.php/ HTTP/1.1" - 7908 "-" "monitoring-client (v2.2)"`,
-		at: "2020-01-11T22:05:27Z", client: "83.149.9.216 OPTIONS /remote.php/ - 7908"},
-	{from: "logstash, httpd with an address of mail for the user", format: "combined", log: `10.0.0.1 - username@example.com [07/Apr/2016:18:42:24 +0000] "GET /bar/foo?token=blargh&client_id=15 HTTP/1.1" 400 75 "" "Mozilla/5.0 (iPad)"`,
-		at: "2016-04-07T18:42:24Z", client: `10.0.0.1 GET /bar/foo 400 75 "Mozilla/5.0 (iPad)"`},
-	{from: "logstash, squid with a tunnel", key: noAgent, format: "squid", log: `1525344856.899  16867 10.170.72.111 TCP_TUNNEL/200 6256 CONNECT logs.ap-southeast-2.amazonaws.com:443 - HIER_DIRECT/53.140.206.134 -`,
-		at: "2018-05-03T10:54:16.899Z", client: "10.170.72.111 CONNECT logs.ap-southeast-2.amazonaws.com:443 200 6256"},
-	{from: "logstash, squid with a field more", key: noAgent, format: "squid", log: `1525334330.556      3 120.65.1.1 TCP_REFRESH_MISS/200 2014 GET http://www.sample.com/hellow_world.txt public-user DIRECT/www.sample.com text/plain 902351708.872`,
-		at: "2018-05-03T07:58:50.556Z", client: "120.65.1.1 GET /hellow_world.txt 200 2014"},
-	{from: "logstash, squid aborted", key: noAgent, format: "squid", log: `1426235912.366     16 192.168.3.50 TCP_MISS_ABORTED/000 0 GET http://garfield.com/comic/2015-03-13 - HIER_DIRECT/193.135.59.44 -`,
-		at: "2015-03-13T08:38:32.366Z", client: "192.168.3.50 GET /comic/2015-03-13 000 0"},
-	{from: "logstash, bro without its heading", key: justAddr, log: "1432555199.633017\tCOpk6E3vkURP8QQNKl\t192.168.9.35\t55281\t178.236.7.146\t80\t4\tPOST\twww.amazon.it\t/xa", why: "no known format"},
-	// CrowdSec's hub: .tests.
-	{from: "CrowdSec, apache2-logs", format: "combined", log: `195.54.160.135 - - [08/Jun/2020:08:04:43 +0000] "GET /solr/admin/info/system?wt=json HTTP/1.1" 500 803 "-" "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"`,
-		at: "2020-06-08T08:04:43Z", client: `195.54.160.135 GET /solr/admin/info/system 500 803 "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"`},
-	{from: "CrowdSec, aws-alb-logs of a target that does not exist", format: "alb",
-		log: `https 2023-04-26T19:53:46.679895Z app/546213e5-apiexamplecom-api-94aa/490d68edf04676fe 192.168.1.13:44740 - -1 -1 -1 404 - 204 167 "GET https://api.example.com:443/%%32%65%%32%65/ HTTP/1.1" "Mozilla/5.0" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 - "Root=1-6449814a-01d4cd3e280010e00ac46641" "api.example.com" "arn:aws:acm" 0 2023-04-26T19:53:46.678000Z "waf,fixed-response" "-" "-" "-" "-" "-" "-"`,
-		at:  "2023-04-26T19:53:46.679895Z", client: "192.168.1.13 GET /%%32%65%%32%65/ 404 167 Mozilla/5.0"},
-	{from: "CrowdSec, aws-cloudfront-logs without its heading", key: justAddr, log: "2024-03-12\t15:22:28\tCDG50-P2\t703\t1.2.3.4\tGET\td6rcaj0q1hys9.cloudfront.net\t/testseb\t400\t-\tcurl/7.81.0", why: "no known format"},
-	{from: "CrowdSec, cri-logs of ingress-nginx", format: "combined: it reads 2 of the first 2 lines, behind the prefix of CRI",
-		log: `2022-01-28T16:04:05.413656027Z stdout F 172.18.0.1 - - [28/Jan/2022:16:04:05 +0000] "GET /a HTTP/1.1" 200 13 "-" "curl/7.68.0" 80 0.000 [default-helloworld-5678] [] 10.244.0.9:5678 13 0.000 200 c99400a4db42e32187a3cbda00920e41` + "\n" +
-			`2022-01-28T16:04:05.919698406Z stdout P 172.18.0.1 - - [28/Jan/2022:16:04:05 +0000] "GET / HTTP/1.1" 20` + "\n" +
-			`2022-01-28T16:04:05.919698407Z stdout F 0 13 "-" "curl/7.68.0" 80 0.000 [default-helloworld-5678] [] 10.244.0.9:5678 13 0.000 200 6dcb7f7507726de0279495d7ade442ca`,
-		at: "2022-01-28T16:04:05Z", client: "172.18.0.1 GET /a 200 13 curl/7.68.0"},
-	{from: "CrowdSec, docker-logs of ingress-nginx", format: "combined: it reads 1 of the first 1 lines, behind the prefix of docker's json-file",
-		log: `{"log":"192.168.61.205 - - [24/Aug/2021:09:52:13 +0000] \"GET /favicon.ico HTTP/1.1\" 200 13 \"http://helloworld.local/\" \"Mozilla/5.0 (X11)\" 464 0.000 [default-helloworld-helloworld-chart-5678] [] 192.168.46.137:5678 13 0.000 200 db9a2eca83026ade01963ce4403bc843\n","stream":"stdout","time":"2021-08-24T09:52:13.3302288Z"}`,
-		at:  "2021-08-24T09:52:13Z", client: `192.168.61.205 GET /favicon.ico 200 13 "Mozilla/5.0 (X11)"`},
-	{from: "CrowdSec, envoy-logs as JSON", key: noAgent, format: "json",
-		log: `2025-12-31T17:37:40.493035218+01:00 stdout F {":authority":"www.example.com","bytes_received":0,"bytes_sent":121258,"downstream_remote_address":"10.0.0.12:59292","duration":11,"method":"GET","protocol":"HTTP/2","response_code":200,"start_time":"2025-12-31T16:37:40.479Z","user-agent":"curl/8","x-envoy-origin-path":"/a?b"}`,
-		at:  "2025-12-31T16:37:40.479Z", client: "10.0.0.12 GET /a 200 121258"},
-	{from: "CrowdSec, envoy-logs as text, which has no address of the peer", key: noAgent, log: `2025-12-31T19:00:00.310000000+01:00 stdout F [2016-04-15T20:17:00.310Z] "POST /api/v1/locations HTTP/2" 204 - 154 0 226 100 "10.0.35.28" "nsq2http" "cc21d9b0" "locations" "tcp://10.0.2.1:80"`,
-		why: "no known format behind the prefix of CRI"},
-	{from: "Envoy, its text by a pattern", key: noAgent, args: []string{"-format", `[$time] "$request" $status $flags $received $bytes_sent $duration $upstream_time "$http_x_forwarded_for" "$http_user_agent" "$id" "$host" "$upstream"`, "-key", "forwarded,path"},
-		log: `[2016-04-15T20:17:00.310Z] "POST /api/v1/locations HTTP/2" 204 - 154 0 226 100 "10.0.35.28" "nsq2http" "cc21d9b0" "locations" "tcp://10.0.2.1:80"`, why: "has no addr"},
-	{from: "CrowdSec, haproxy-logs", key: noAgent, format: "haproxy", why: "", log: `22.118.26.10:10285 [12/Mar/2021:06:56:28.088] fe-verify~ maskurl/dns 0/0/0/1263/1264 200 20602 - - ---- 19/19/3/4/0 0/0 "GET / HTTP/1.1"`,
-		at: "2021-03-12T06:56:28.088Z", client: "22.118.26.10 GET / 200 20602"},
-	{from: "CrowdSec, litespeed-logs", format: "combined", log: `1.2.3.4 - - [08/Jun/2022:22:44:57 +0200] "GET /foo.php HTTP/1.1" 404 195 "-" "Mozilla/5.0 (X11; Linux x86_64)"`,
-		at: "2022-06-08T20:44:57Z", client: `1.2.3.4 GET /foo.php 404 195 "Mozilla/5.0 (X11; Linux x86_64)"`},
-	{from: "CrowdSec, nginx-proxy-manager-logs", key: justAddr, log: `[24/Jan/2022:16:51:02 +0000] - 404 404 - GET http openresty.local "/sdfdsf" [Client 1.2.3.4] [Length 192] [Gzip 3.10] [Sent-to openresty] "Mozilla/5.0" "-"`, why: "no known format"},
-	{from: "nginx Proxy Manager, by its log_format", key: noSize, args: []string{"-format", `log_format proxy '[$time_local] $upstream_cache_status $upstream_status $status - $request_method $scheme $host "$request_uri" [Client $remote_addr] [Length $body_bytes_sent] [Gzip $gzip_ratio] [Sent-to $server] "$http_user_agent" "$http_referer"';`},
-		log: `[24/Jan/2022:16:51:02 +0000] - 404 404 - GET http openresty.local "/sdfdsf?x" [Client 1.2.3.4] [Length 192] [Gzip 3.10] [Sent-to openresty] "Mozilla/5.0 (X11)" "-"`,
-		at:  "2022-01-24T16:51:02Z", client: `1.2.3.4 GET /sdfdsf 404 "Mozilla/5.0 (X11)"`},
-	{from: "CrowdSec, npmplus-logs by a pattern", key: noAgent, args: []string{"-format", `[$time_local] $host $remote_addr $request_time "$request" $status $body_bytes_sent $request_length $http_referer $http_user_agent`},
-		log: `[10/Feb/2024:21:23:40 +0100] wings.example.com 192.168.1.101 0.002 "GET / HTTP/1.1" 401 77 935 - Mozilla/5.0 (X11; Linux)`, at: "2024-02-10T20:23:40Z", client: "192.168.1.101 GET / 401 77"},
-	{from: "CrowdSec, traefik_clf", format: "combined", log: `172.17.0.1 - - [08/Dec/2021:09:16:05 +0000] "GET /upload.asp?test=toto&tata=test HTTP/1.1" 200 405 "-" "-" 502 "test@docker" "http://172.17.0.3:80" 0ms`,
-		at: "2021-12-08T09:16:05Z", client: "172.17.0.1 GET /upload.asp 200 405 -"},
-	{from: "CrowdSec, traefik_json", key: noAgent, format: "json: it reads 1 of the first 1 lines, time from StartUTC",
-		log: `{"ClientAddr":"172.17.0.1:39496","ClientHost":"172.17.0.1","ClientUsername":"-","DownstreamContentSize":357,"DownstreamStatus":200,"RequestHost":"test.docker.localhost","RequestMethod":"GET","RequestPath":"/594VAEoi.save","StartUTC":"2021-12-08T13:59:39.0123Z","level":"info","msg":"","time":"2021-12-08T13:59:40Z"}`,
-		at:  "2021-12-08T13:59:39.0123Z", client: "172.17.0.1 GET /594VAEoi.save 200 357"},
-	{from: "CrowdSec, caddy-logs", key: noAgent, format: "addr from request.client_ip",
-		log: `{"level":"info","ts":1693840791.7564995,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"172.17.0.1","remote_port":"44790","client_ip":"127.0.0.1","proto":"HTTP/1.0","method":"GET","host":"127.0.0.1:8080","uri":"/","headers":{"User-Agent":["curl/7.74.0"]}},"bytes_read":0,"user_id":"","size":0,"status":0}`,
-		at:  "2023-09-04T15:19:51.756499500Z", client: "127.0.0.1 GET / 0 0"},
-	{from: "CrowdSec, pfsense-rfc5424-nginx, which is an error log", log: `<171>1 2025-11-05T20:47:03.000000+00:00 firewall.lan nginx - - - 2025/11/05 20:47:03 [error] 24537#230441: *914 open() failed`, why: "no known format behind the prefix of syslog (RFC 5424)"},
-	{from: "CrowdSec, zoraxy-http-logs", key: justAddr, log: `2025/05/01 12:01:50 [2025-05-01 12:01:50.912318] [router:host-http] [origin:private.co.uk] [client: 192.168.1.1] [useragent: python-requests/2.32.3] GET /.git/config 404`, why: "no known format"},
-	// nginx: its manual, of log_format and of logging to syslog, and the packaged nginx.conf.
-	{from: "nginx, the packaged log_format", args: []string{"-format", "    log_format  main  '$remote_addr - $remote_user [$time_local] \"$request\" '\n                      '$status $body_bytes_sent \"$http_referer\" '\n" +
-		"                      '\"$http_user_agent\" \"$http_x_forwarded_for\"';\n\n    access_log  /var/log/nginx/access.log  main;\n\n    sendfile        on;\n--\n"},
-		log: `203.0.113.9 - - [10/Mar/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 612 "-" "curl/8" "-"`, at: "2026-03-10T12:00:00Z", client: "203.0.113.9 GET / 200 612 curl/8"},
-	{from: "nginx, log_format compression", key: noAgent, args: []string{"-format", "log_format compression '$remote_addr - $remote_user [$time_local] '\n                       '\"$request\" $status $bytes_sent '\n                       '\"$http_referer\" \"$http_user_agent\" \"$gzip_ratio\"';"},
-		log: `203.0.113.9 - - [10/Mar/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 612 "-" "curl/8" "3.1"`, at: "2026-03-10T12:00:00Z", client: "203.0.113.9 GET / 200 612"},
-	{from: "nginx, an escape=json log_format", key: noSize, args: []string{"-format", "log_format json escape=json '{'\n  '\"t\":\"$time_iso8601\",'\n  '\"ip\":\"$remote_addr\",\"r\":\"$request\",\"s\":$status,\"ua\":\"$http_user_agent\"'\n'}';"},
-		log: `{"t":"2026-03-10T12:00:00+01:00","ip":"203.0.113.9","r":"GET /a HTTP/1.1","s":200,"ua":"say \"hi\""}`, at: "2026-03-10T11:00:00Z", client: `203.0.113.9 GET /a 200 "say \\\"hi\\\""`},
-	{from: "nginx, an escape=none log_format that a client can forge", args: []string{"-format", "log_format raw escape=none '$msec $http_user_agent $remote_addr';"}, why: "has $remote_addr after $http_user_agent"},
-	{from: "nginx, two formats, one of them used", key: justAddr, args: []string{"-format", "log_format a '$msec $remote_addr';\nlog_format b '$remote_addr $msec';\naccess_log /var/log/a b;"},
-		log: "203.0.113.9 1773144000.250", at: "2026-03-10T12:00:00.25Z", client: "203.0.113.9"},
-	{from: "nginx, two formats, none of them used", args: []string{"-format", "log_format a '$msec $remote_addr';\nlog_format b '$remote_addr $msec';"}, why: "has the formats a b"},
-	{from: "nginx, a log_format cut by grep", args: []string{"-format", "log_format a '$msec '\n  '$remote_addr'"}, why: "does not end with ;"},
-	{from: "nginx, a log_format that is a comment", args: []string{"-format", "#log_format a '$msec $remote_addr';"}, why: "defines no format"},
-	{from: "nginx, syslog", key: noAgent, format: "combined: it reads 1 of the first 1 lines, behind the prefix of syslog",
-		log: `<190>Mar  1 12:00:00 web1 nginx: 203.0.113.9 - - [01/Mar/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 612 "-" "curl/8"`, at: "2026-03-01T12:00:00Z", client: "203.0.113.9 GET / 200 612"},
-	{from: "nginx, syslog with nohostname", key: noAgent, format: "behind the prefix of syslog",
-		log: `<190>Mar 10 12:00:00 nginx: 203.0.113.9 - - [10/Mar/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 612 "-" "curl/8"`, at: "2026-03-10T12:00:00Z", client: "203.0.113.9 GET / 200 612"},
-	{from: "RFC 5424, with structured data", key: noAgent, format: "behind the prefix of syslog (RFC 5424)",
-		log: `<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog - ID47 [exampleSDID@32473 iut="3" eventSource="App\]lication"][x y="] 9.9.9.9 - - "] 203.0.113.9 - - [11/Oct/2003:22:14:15 +0000] "GET / HTTP/1.1" 200 612`,
-		why: "no known format"}, // the bracket in y is not escaped, as the RFC wants it
-	{from: "RFC 5424, with escapes", key: noAgent, format: "behind the prefix of syslog (RFC 5424)",
-		log: `<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog - ID47 [exampleSDID@32473 iut="3" eventSource="App\]lication"][x y="1"] 203.0.113.9 - - [11/Oct/2003:22:14:15 +0000] "GET / HTTP/1.1" 200 612`,
-		at:  "2003-10-11T22:14:15Z", client: "203.0.113.9 GET / 200 612"},
-	{from: "journalctl -o short-iso", key: noAgent, format: "behind the prefix of syslog",
-		log: `2026-03-10T12:00:00+0100 web1 nginx[812]: 203.0.113.9 - - [10/Mar/2026:12:00:00 +0100] "GET / HTTP/1.1" 200 612 "-" "curl/8"`, at: "2026-03-10T11:00:00Z", client: "203.0.113.9 GET / 200 612"},
-	{from: "kubectl logs --prefix --timestamps", key: noAgent, format: "behind the prefix of kubectl logs --prefix, then --timestamps",
-		log: `[pod/web-5d4f8c7b9-x2x4z/nginx] 2026-03-10T12:00:00.123456789Z 203.0.113.9 - - [10/Mar/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 612 "-" "curl/8"`, at: "2026-03-10T12:00:00Z", client: "203.0.113.9 GET / 200 612"},
-	{from: "Kubernetes, CRI around JSON", key: noAgent, format: "json: it reads 1 of the first 1 lines, behind the prefix of CRI",
-		log: `2026-03-10T12:00:00.123456789Z stdout F {"time_iso8601":"2026-03-10T12:00:00+00:00","remote_addr":"203.0.113.9","request":"GET / HTTP/1.1","status":"200","body_bytes_sent":"612"}`, at: "2026-03-10T12:00:00Z", client: "203.0.113.9 GET / 200 612"},
-	// Clouds: the documentation of AWS and of Google.
-	{from: "AWS, S3", format: "s3",
-		log: `79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be amzn-s3-demo-bucket1 [06/Feb/2019:00:00:38 +0000] 192.0.2.3 79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be 3E57427F3EXAMPLE REST.GET.VERSIONING - "GET /amzn-s3-demo-bucket1?versioning HTTP/1.1" 200 - 113 - 7 - "-" "S3Console/0.4" - s9lzHYrFp76ZVxRcpX9+5cjAnEH2ROuNkd2BHfIa6UkFVdtjf5mKR3/eTPFvsiP/XV/VLi31234= SigV4 ECDHE-RSA-AES128-GCM-SHA256 AuthHeader amzn-s3-demo-bucket1.s3.us-west-1.amazonaws.com TLSV1.2 arn:aws:s3:us-west-1:123456789012:accesspoint/example-AP Yes us-east-1`,
-		at:  "2019-02-06T00:00:38Z", client: "192.0.2.3 GET /amzn-s3-demo-bucket1 200 113 S3Console/0.4"},
-	{from: "AWS, CloudFront", format: "w3c",
-		log: "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) cs-uri-query cs(Cookie) x-edge-result-type x-edge-request-id x-host-header cs-protocol cs-bytes time-taken\n" +
-			"2014-05-23\t01:13:11\tFRA2\t182\t192.0.2.10\tGET\td111111abcdef8.cloudfront.net\t/view/my/file.html\t200\twww.displaymyfiles.com\tMozilla/4.0%20(compatible;%20MSIE%205.0b1;%20Mac_PowerPC)\t-\tzip=98101\tRefreshHit\tMRVMF7KydIvxMWfJIglgwHQwZsbG2IhRJ07sn9AkKUFSHS9EXAMPLE==\td111111abcdef8.cloudfront.net\thttp\t-\t0.001",
-		at: "2014-05-23T01:13:11Z", client: "192.0.2.10 GET /view/my/file.html 200 182 Mozilla/4.0%20(compatible;%20MSIE%205.0b1;%20Mac_PowerPC)"},
-	{from: "AWS, API Gateway as JSON", key: noAgent, format: "addr from ip",
-		log: `{ "requestId":"id", "extendedRequestId":"id2","ip": "203.0.113.9", "caller":"-", "user":"-", "requestTime":"09/Apr/2015:12:34:56 +0000", "httpMethod":"GET", "resourcePath":"/pets", "path":"/pets?x", "status":"200", "protocol":"HTTP/1.1", "responseLength":"42" }`,
-		at:  "2015-04-09T12:34:56Z", client: "203.0.113.9 GET /pets 200 42"},
-	{from: "AWS, API Gateway as CLF", key: noAgent, format: "extended", log: `203.0.113.9 - - [09/Apr/2015:12:34:56 +0000] "GET /pets HTTP/1.1" 200 42 c6af9ac6-7b61-11e6-9a41-93e8deadbeef Q1w2e3=`,
-		at: "2015-04-09T12:34:56Z", client: "203.0.113.9 GET /pets 200 42"},
-	{from: "AWS, WAF", key: "addr,method,path", format: "json",
-		log: `{"timestamp":1576280412771,"formatVersion":1,"webaclId":"arn","action":"BLOCK","httpRequest":{"clientIp":"1.1.1.1","country":"AU","headers":[{"name":"Host","value":"localhost:1989"}],"uri":"/foo","args":"","httpVersion":"HTTP/1.1","httpMethod":"GET","requestId":"rid"}}`,
-		at:  "2019-12-13T23:40:12.771Z", client: "1.1.1.1 GET /foo"},
-	{from: "Google, Cloud Storage", format: "gcs: it reads 1 of the first 3 lines",
-		log: `"time_micros","c_ip","c_ip_type","c_ip_region","cs_method","cs_uri","sc_status","cs_bytes","sc_bytes","time_taken_micros","cs_host","cs_referer","cs_user_agent","s_request_id","cs_operation","cs_bucket","cs_object"` + "\n" +
-			`"1734524400000001","203.0.113.7","1","","GET","/events/evt1/photo.png?x","200","0","245035","1200","storage.googleapis.com","https://conf.example.com/speakers, page 2","curl/8","req-1","GET_Object","b","o"` + "\n" +
-			`"time_micros","c_ip","c_ip_type","c_ip_region","cs_method","cs_uri","sc_status","cs_bytes","sc_bytes","time_taken_micros","cs_host","cs_referer","cs_user_agent","s_request_id","cs_operation","cs_bucket","cs_object"`,
-		at: "2024-12-18T12:20:00.000001Z", client: "203.0.113.7 GET /events/evt1/photo.png 200 245035 curl/8"},
-	{from: "Google, a load balancer of Cloud Logging", format: "json",
-		log: `{"httpRequest":{"requestMethod":"GET","requestUrl":"http://34.1.2.3/a?b","requestSize":"174","status":200,"responseSize":"757","userAgent":"curl/8","remoteIp":"203.0.113.9","serverIp":"10.0.0.2"},"timestamp":"2024-05-01T10:00:00.123456Z","receiveTimestamp":"2024-05-01T10:00:01Z"}`,
-		at:  "2024-05-01T10:00:00.123456Z", client: "203.0.113.9 GET /a 200 757 curl/8"},
-	{from: "Heroku's router", key: justAddr, log: `2026-03-10T12:00:00.123456+00:00 heroku[router]: at=info method=GET path="/" host=example.com fwd="203.0.113.9" dyno=web.1 status=200 bytes=13`, why: "no known format behind the prefix of syslog"},
-	{from: "gunicorn", format: "combined", log: `127.0.0.1 - - [10/Mar/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 12 "-" "curl/8"`, at: "2026-03-10T12:00:00Z", client: "127.0.0.1 GET / 200 12 curl/8"},
-	{from: "uvicorn, which logs no time", key: justAddr, log: `INFO:     127.0.0.1:51234 - "GET / HTTP/1.1" 200 OK`, why: "no known format"},
-	{from: "Tomcat, the pattern common", key: noAgent, format: "combined", log: `0:0:0:0:0:0:0:1 - - [10/Mar/2026:12:00:00 +0100] "GET /manager/html HTTP/1.1" 401 2499`, at: "2026-03-10T11:00:00Z", client: "::1 GET /manager/html 401 2499"},
+import (
+	"flag"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A realLog is a log as a vendor or a tool shows it, with what each line of it must be read as.
+type realLog struct {
+	from   string   // where the lines are shown
+	args   []string // what the command line has
+	key    string   // the fields that the log has; "": addr method path status size agent
+	log    string
+	at     string // of the first event; "" if the log is refused
+	client string // of the first event: the values of the key
+	format string // that is detected, and perhaps the prefix that is named; "" if args name it
+	why    string // why a line is unreadable, or the log is refused; "" if all is read
+}
+
+const (
+	fields   = "addr,method,path,status,size,agent"
+	noAgent  = "addr,method,path,status,size"
+	noSize   = "addr,method,path,status,agent"
+	justAddr = "addr"
+)
+
+// settingsOf returns the settings of a command line.
+func settingsOf(args []string) (*Settings, error) {
+	s := &Settings{}
+	var fault error
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	s.Flags(flags, func(err error) { fault = err })
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	return s, fault
+}
+
+func (l *realLog) read(t *testing.T) (*Traffic, []Event, error) {
+	t.Helper()
+	key := l.key
+	if key == "" {
+		key = fields
+	}
+	s, err := settingsOf(append(l.args, "-key", key))
+	if err != nil {
+		return nil, nil, err
+	}
+	var events []Event
+	tr, err := Read(t.Context(), s, []string{StandardInput}, strings.NewReader(l.log+"\n"), io.Discard, func(_ *Traffic, e []Event) error {
+		events = append(events, e...)
+		return nil
+	})
+	return tr, events, err
+}
+
+// Logs of servers, of load balancers and of what collects them are read as they say, or refused with the
+// reason.
+func TestRealLogs(t *testing.T) {
+	read, refused := 0, 0
+	for _, l := range realLogs {
+		t.Run(l.from, func(t *testing.T) {
+			tr, events, err := l.read(t)
+			if l.at == "" {
+				refused++
+				require.NotEmpty(t, l.why, "want a reason")
+				if err == nil {
+					require.Empty(t, events)
+					require.NotEmpty(t, tr.Faults)
+					assert.Contains(t, tr.Faults[0].Why, l.why)
+					return
+				}
+				assert.Contains(t, err.Error(), l.why)
+				return
+			}
+			read++
+			require.NoError(t, err)
+			require.NotEmpty(t, events, tr.Faults)
+			when, err := time.Parse(time.RFC3339Nano, l.at)
+			require.NoError(t, err)
+			assert.Equal(t, when.UnixNano(), events[0].At)
+			assert.Equal(t, l.client, tr.Clients[events[0].Client])
+			require.Len(t, tr.Formats, 1)
+			assert.Contains(t, tr.Formats[0].Format+": "+tr.Formats[0].Why, l.format)
+			assert.Equal(t, tr.Lines, tr.Events+tr.Blank+tr.Unreadable+tr.Headings+tr.Parts)
+			if l.why == "" {
+				assert.Zero(t, tr.Unreadable, tr.Faults)
+				return
+			}
+			require.NotEmpty(t, tr.Faults)
+			assert.Contains(t, tr.Faults[0].Why, l.why)
+		})
+	}
+	t.Logf("%d of %d: %d read, %d refused", read+refused, len(realLogs), read, refused)
+	assert.GreaterOrEqual(t, len(realLogs), 81)
 }

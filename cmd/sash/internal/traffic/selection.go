@@ -29,7 +29,7 @@ func (s Span) String() string {
 type Where struct {
 	Field  string
 	Not    bool
-	Values []string // one of which the field must have, or none if Not is set
+	Values []string // the field must have one of them or, if Not is set, none of them
 }
 
 // String returns a condition in the form that -where takes.
