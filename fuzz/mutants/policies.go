@@ -19,12 +19,12 @@ var ofPolicies = []mutant{
 	},
 	{
 		name: "end-is-taken-for-the-beginning", fault: "the time of nginx, the end of a request, is taken for its beginning",
-		file: "cmd/sash/internal/traffic/duration.go", old: `return strings.Contains(d.format, "$")`, new: `return strings.Contains(d.format, "%")`,
+		file: "cmd/sash/internal/traffic/pattern.go", old: `return strings.Contains(p.format, "$")`, new: `return strings.Contains(p.format, "%")`,
 		tests: "TestModel_PoliciesAreEnforcedAsByTheMiddleware",
 	},
 	{
 		name: "alb-dates-beginnings", fault: "an Application Load Balancer is taken to log beginnings, as a Classic one does",
-		file: "cmd/sash/internal/traffic/duration.go", old: `d.fixedFormat.name == "alb"`, new: `d.fixedFormat.name == "nlb"`,
+		file: "cmd/sash/internal/traffic/fixed.go", old: `f.name() == "alb"`, new: `f.name() == "nlb"`,
 		tests: "TestModel_PoliciesAreEnforcedAsByTheMiddleware",
 	},
 	{

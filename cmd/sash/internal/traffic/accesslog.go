@@ -75,6 +75,10 @@ func newAccessLog(w *wanted, vhost, free bool) decoder {
 	return a
 }
 
+func (a *accessLog) has(i int) bool { return a.indices[i] >= 0 }
+
+func (a *accessLog) datesEnds() bool { return false } // Apache, whose format it is
+
 func (a *accessLog) name() string {
 	switch {
 	case a.vhost && a.free:
@@ -87,8 +91,8 @@ func (a *accessLog) name() string {
 	return "combined"
 }
 
-// has reports whether lines with that tail have the field.
-func (a *accessLog) has(f int, t tail) bool {
+// hasField reports whether lines with that tail have the field.
+func (a *accessLog) hasField(f int, t tail) bool {
 	switch field(f) {
 	case host:
 		return a.vhost
@@ -110,7 +114,7 @@ func (a *accessLog) decode(line string, r *record) error {
 		r.title += " after a virtual host"
 	}
 	for i, f := range a.indices {
-		if !a.has(f, t) {
+		if !a.hasField(f, t) {
 			if a.wanted.fields[i].flag == "" {
 				r.values[i] = "-"
 				continue
@@ -257,6 +261,10 @@ func newMicros(w *wanted) decoder {
 }
 
 func (m *micros) name() string { return "micros" }
+
+func (m *micros) has(int) bool { return false }
+
+func (m *micros) datesEnds() bool { return false }
 
 func (m *micros) decode(line string, r *record) error {
 	r.title = microsTitle

@@ -33,7 +33,7 @@ func parseLine(line string) (map[string]string, record, error) {
 	r.cut, r.title = cut, tail.String()
 	fields := map[string]string{}
 	for f, v := range a.fields {
-		if a.has(f, tail) {
+		if a.hasField(f, tail) {
 			fields[fieldNames[f]] = v
 		}
 	}

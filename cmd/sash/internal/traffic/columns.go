@@ -40,6 +40,10 @@ func newCloudStorage(w *wanted) decoder {
 
 func (c *columns) name() string { return c.format }
 
+func (c *columns) has(i int) bool { return c.sources[i].index >= 0 }
+
+func (c *columns) datesEnds() bool { return false }
+
 func (c *columns) decode(line string, r *record) error {
 	r.title = strings.ToUpper(c.format)
 	if c.names == nil {

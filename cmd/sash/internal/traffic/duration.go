@@ -77,20 +77,3 @@ func lastsOf(v string) (int64, error) {
 	}
 	return n, nil
 }
-
-// datesEnds reports whether the time of a line is the end of its request. It is the end in what nginx,
-// Caddy, Squid, IIS, CloudFront and an Application Load Balancer log, and the beginning in what Apache, HAProxy,
-// Traefik, Zeek and a Classic Load Balancer log. The time of a CSV is the beginning.
-func datesEnds(d decoder) bool {
-	switch d := d.(type) {
-	case *jsonLines:
-		return d.paths == nil || !strings.HasPrefix(strings.TrimPrefix(d.paths[0].field, "."), "Start")
-	case *pattern:
-		return strings.Contains(d.format, "$")
-	case *fixed:
-		return d.fixedFormat.name == "alb" || d.fixedFormat.name == "squid"
-	case *hashed:
-		return d.format == "w3c"
-	}
-	return false
-}

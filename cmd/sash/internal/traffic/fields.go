@@ -129,25 +129,6 @@ func appendFields(to []byte, values []string, indices []int) []byte {
 	return to
 }
 
-// hasField reports whether the lines of a file have the i-th of the fields wanted.
-func hasField(d decoder, i int) bool {
-	switch d := d.(type) {
-	case *accessLog:
-		return d.indices[i] >= 0
-	case *pattern:
-		return d.sources[i].index >= 0
-	case *fixed:
-		return d.sources[i].index >= 0
-	case *hashed:
-		return d.sources[i].index >= 0
-	case *columns:
-		return d.sources[i].index >= 0
-	case *jsonLines:
-		return d.paths[i+1].path != ""
-	}
-	return false
-}
-
 // Values appends the values of Settings.Fields to all, in their order. A value is "-" if the line does not
 // tell it, and empty if the file has no such field.
 func (e *Event) Values(all []string) []string {

@@ -102,6 +102,10 @@ func (f *fixedFormat) template() *template {
 
 func (f *fixed) name() string { return f.fixedFormat.name }
 
+// datesEnds is true of an Application Load Balancer and of Squid. A Classic Load Balancer, HAProxy and others
+// log the beginning.
+func (f *fixed) datesEnds() bool { return f.name() == "alb" || f.name() == "squid" }
+
 func (f *fixed) decode(line string, r *record) error {
 	r.title = f.pattern.title
 	n, err := f.match(line, f.found)

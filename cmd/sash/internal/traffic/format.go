@@ -14,6 +14,10 @@ type decoder interface {
 	// decode reads a line. Its error says what is wrong with the line, unless it is a
 	// *lackError.
 	decode(line string, r *record) error
+	// has reports whether the lines of the file have the i-th of the fields wanted.
+	has(i int) bool
+	// datesEnds reports whether the time of a line is the end of its request, and not the beginning.
+	datesEnds() bool
 }
 
 // A record is a line that could be read.

@@ -27,6 +27,11 @@ func newHashed(format, title string, w *wanted) decoder {
 
 func (h *hashed) name() string { return h.format }
 
+func (h *hashed) has(i int) bool { return h.sources[i].index >= 0 }
+
+// datesEnds is true of IIS and CloudFront, and not of Zeek.
+func (h *hashed) datesEnds() bool { return h.format == "w3c" }
+
 func (h *hashed) decode(line string, r *record) error {
 	r.title = h.title
 	if strings.HasPrefix(line, "#") {

@@ -40,6 +40,13 @@ func newJSON(w *wanted) decoder { return &jsonLines{wanted: w, clock: timeReader
 
 func (j *jsonLines) name() string { return "json" }
 
+func (j *jsonLines) has(i int) bool { return j.paths[i+1].path != "" }
+
+// datesEnds is true of nginx and Caddy, and not of Traefik, whose fields are StartUTC and StartLocal.
+func (j *jsonLines) datesEnds() bool {
+	return j.paths == nil || !strings.HasPrefix(strings.TrimPrefix(j.paths[0].field, "."), "Start")
+}
+
 func (j *jsonLines) decode(line string, r *record) error {
 	r.title = "JSON"
 	if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "{") {

@@ -279,6 +279,11 @@ func (w *wanted) pick(sources []fieldSource, found, names []string, r *record) e
 
 func (p *pattern) name() string { return p.format }
 
+func (p *pattern) has(i int) bool { return p.sources[i].index >= 0 }
+
+// datesEnds is true of a log_format of nginx, and not of a LogFormat of Apache.
+func (p *pattern) datesEnds() bool { return strings.Contains(p.format, "$") }
+
 func (p *pattern) decode(line string, r *record) error {
 	r.title = p.title
 	n, err := p.match(line, p.found)

@@ -363,7 +363,7 @@ func (s *source) carry(e *Event, values []string) (err error) {
 		if e.carried.lasts, err = lastsOf(values[s.lasts]); err != nil {
 			return err
 		}
-		if datesEnds(s.decoder) {
+		if s.decoder.datesEnds() {
 			e.At = window.Plus(e.At, -e.carried.lasts)
 		}
 	}
@@ -375,7 +375,7 @@ func (s *source) carry(e *Event, values []string) (err error) {
 		switch {
 		case v != "" && v != "-":
 			s.valued[i]++
-		case hasField(s.decoder, field):
+		case s.decoder.has(field):
 			values[field] = "-"
 		default:
 			values[field] = ""
