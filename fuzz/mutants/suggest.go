@@ -120,7 +120,37 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "suggest-bursts-borrow-nothing", fault: "a part that flows back is forgotten if less than it was spent",
-		file: "cmd/sash/internal/suggest/buckets.go", old: "d.units, d.part = d.units-1, d.part+minuteUnits", new: "d.part = 0",
+		file: "cmd/sash/internal/suggest/buckets.go", old: "d.units, d.part = d.units-1, d.part+int64(minuteUnits)", new: "d.part = 0",
 		tests: "TestBuckets_TellWhom",
+	},
+	{
+		name: "suggest-bursts-do-not-flow-back-in-years", fault: "what flows back in a gap of more than 64 bits is the low bits of it",
+		file: "cmd/sash/internal/suggest/buckets.go", old: "	if hi > 0 {", new: "	if hi > minuteUnits {",
+		tests: "TestBuckets_FlowBack",
+	},
+	{
+		name: "gauge-leaves-a-window-where-it-was", fault: "when old events are dropped, the longest window alone begins at its oldest event",
+		file: "cmd/sash/internal/suggest/gauge.go", old: "		for i := range r.trailing {\n			r.trailing[i].first -= gone", new: "		for i := range r.trailing {\n			r.trailing[i].first -= gone * (i / (len(r.trailing) - 1))",
+		tests: "TestGauge_TellsWhatALogDenies",
+	},
+	{
+		name: "gauge-forgets-no-denial", fault: "units that a candidate denied are as if they were in the window for ever",
+		file: "cmd/sash/internal/suggest/gauge.go", old: "			t.denied[c] -= t.denials[0].units", new: "			t.denied[c] -= 0 * t.denials[0].units",
+		tests: "TestGauge_TellsWhatALogDenies",
+	},
+	{
+		name: "gauge-joins-denials-of-different-candidates", fault: "all events of an instant are as if the candidates that deny the first had denied them",
+		file: "cmd/sash/internal/suggest/gauge.go", old: " && t.denials[last].by == d.by {", new: " && len(t.denied) > 0 {",
+		tests: "TestGauge_TellsWhatALogDenies",
+	},
+	{
+		name: "gauge-keeps-what-was-asked", fault: "an event without units fills later windows by one",
+		file: "cmd/sash/internal/suggest/gauge.go", old: "		t.units += units //", new: "		t.units += asked //",
+		tests: "TestGauge_TellsWhatALogDenies",
+	},
+	{
+		name: "gauge-sweeps-by-the-shortest-window", fault: "a client loses the events that are still in a longer window",
+		file: "cmd/sash/internal/suggest/gauge.go", old: "g.windows[len(g.windows)-1]) {", new: "g.windows[0]) {",
+		tests: "TestGauge_",
 	},
 }

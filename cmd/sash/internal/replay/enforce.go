@@ -95,13 +95,13 @@ func (o *options) newEnforcement() (*enforcement, error) {
 }
 
 // take replays events.
-func (e *enforcement) take(_ *traffic.Traffic, events []traffic.Event) error {
+func (e *enforcement) take(on *traffic.Traffic, events []traffic.Event) error {
 	for i := range events {
 		if err := e.decide(&events[i]); err != nil {
 			return err
 		}
 	}
-	e.sweeper.count(len(events))
+	e.sweeper.count(len(events), len(on.Clients))
 	return nil
 }
 

@@ -158,7 +158,7 @@ func (t *trial) run(clients []string, events []traffic.Event) {
 	for _, e := range events {
 		t.take(e, clients[e.Client])
 	}
-	t.sweeper.count(len(events))
+	t.sweeper.count(len(events), len(clients))
 }
 
 // take replays one event.

@@ -3,8 +3,8 @@ package replay
 import "github.com/seed-30da4c49/sash"
 
 // A sweeper evicts idle clients from time to time, so that a long replay needs memory only for
-// the others. It changes no answer. The number of events between two sweeps is the number of
-// clients left by the first, so a sweep costs a constant time for each event.
+// the others. It changes no answer. Between two sweeps are as many events as the recording has had clients, whose
+// names are kept anyway. So a sweep costs a constant time for each event, and finds no more idle clients than that.
 type sweeper struct {
 	limiters []*sash.Limiter
 	in       int // events until the next sweep
@@ -13,14 +13,13 @@ type sweeper struct {
 // leastSweep is the least number of events between two sweeps.
 const leastSweep = 1 << 14
 
-// count counts events that were replayed.
-func (s *sweeper) count(events int) {
+// count counts events that were replayed. So far the recording has had that many clients.
+func (s *sweeper) count(events, clients int) {
 	if s.in -= events; s.in > 0 {
 		return
 	}
-	s.in = leastSweep
+	s.in = max(leastSweep, clients)
 	for _, l := range s.limiters {
 		l.Sweep()
-		s.in = max(s.in, l.Len())
 	}
 }

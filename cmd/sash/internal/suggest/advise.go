@@ -18,45 +18,44 @@ const enoughWindows = 3
 
 // advise returns what a study tells about the i-th window, and the limit that it suggests.
 func (s *study) advise(i int, o *options) windowReport {
-	g, window := s.gauges[i], s.windows[i]
-	d := g.distribution()
+	window, d, peak := s.windows[i], s.distribution(i), s.gauge.peaks[i]
 	r := windowReport{
 		Window: window.String(),
 		P50:    d.percentile(50), P90: d.percentile(90), P99: d.percentile(99), P999: d.percentile(99.9), Max: d.percentile(100),
 		window: window, distribution: d,
 	}
-	if g.peak.units > 0 {
-		r.Busiest = &busiest{Client: s.on.Clients[g.peak.client], End: time.Unix(0, g.peak.end).UTC()}
+	if peak.units > 0 {
+		r.Busiest = &busiest{Client: s.on.Clients[peak.client], End: time.Unix(0, peak.end).UTC()}
 	}
-	for i, count := range candidates {
-		r.Candidates = append(r.Candidates, s.candidate(g, d, i))
+	for c, count := range candidates {
+		r.Candidates = append(r.Candidates, s.candidate(i, d, c))
 		if d.above(count) == 0 {
 			break
 		}
 	}
-	r.Suggested, r.NotSuggested = s.suggest(g, d, o)
+	r.Suggested, r.NotSuggested = s.suggest(i, d, o)
 	if last := r.Candidates[len(r.Candidates)-1]; r.Suggested != nil && r.Suggested.Limit.Count > last.Limit.Count {
 		r.Candidates = append(r.Candidates, r.Suggested.candidate)
 	}
 	return r
 }
 
-// candidate returns what the limit of the i-th candidate would have done.
-func (s *study) candidate(g *gauge, d distribution, i int) candidate {
-	clients := d.above(candidates[i])
+// candidate returns what the limit of the c-th candidate for the i-th window would have done.
+func (s *study) candidate(i int, d distribution, c int) candidate {
+	clients, denied := d.above(candidates[c]), s.gauge.denied[i][c]
 	return candidate{
-		Limit:        sash.Per(candidates[i], time.Duration(g.window)).Log(),
+		Limit:        sash.Per(candidates[c], s.windows[i]).Log(),
 		Clients:      clients,
 		ClientsShare: output.Share(int64(clients), int64(len(d))),
-		Denied:       g.denied[i],
-		DeniedShare:  output.Share(g.denied[i], s.on.Events),
+		Denied:       denied,
+		DeniedShare:  output.Share(denied, s.on.Events),
 	}
 }
 
-// suggest returns the least candidate that leaves the clients at the percentile alone, with
+// suggest returns the least candidate for the i-th window that leaves the clients at the percentile alone, with
 // headroom. If it returns none, it says why.
-func (s *study) suggest(g *gauge, d distribution, o *options) (_ *suggestion, why string) {
-	window := time.Duration(g.window)
+func (s *study) suggest(i int, d distribution, o *options) (_ *suggestion, why string) {
+	window := s.windows[i]
 	if s.span()/enoughWindows < window {
 		return nil, fmt.Sprintf("the recording covers %v, too short for windows of %s: %v or more would do",
 			s.span().Round(time.Second), output.Short(window), enoughWindows*window)
@@ -70,8 +69,7 @@ func (s *study) suggest(g *gauge, d distribution, o *options) (_ *suggestion, wh
 		return nil, fmt.Sprintf("the busiest window at the percentile holds %s, times %v: no candidate is that large",
 			humanize.Comma(base), o.headroom)
 	}
-	i := atLeast(int64(wanted))
-	r := &suggestion{candidate: s.candidate(g, d, i), AtPercentile: base}
+	r := &suggestion{candidate: s.candidate(i, d, atLeast(int64(wanted))), AtPercentile: base}
 	r.Reason = s.reason(r, d, o, window)
 	return r, ""
 }

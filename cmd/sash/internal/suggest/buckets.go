@@ -31,21 +31,24 @@ type bucketClient struct {
 type debt struct{ units, part int64 }
 
 // minuteUnits is the parts of a unit: at n units a minute, n of them flow back in a nanosecond.
-const minuteUnits = int64(time.Minute)
+const minuteUnits = uint64(time.Minute)
 
 // after returns what is left of d after some nanoseconds, at that rate.
 func (d debt) after(ns uint64, rate int64) debt {
 	hi, lo := bits.Mul64(ns, uint64(rate))
-	if hi >= uint64(minuteUnits) {
+	if hi >= minuteUnits {
 		return debt{}
 	}
-	units, part := bits.Div64(hi, lo, uint64(minuteUnits))
+	units, part := lo/minuteUnits, lo%minuteUnits // dividing by a constant is a multiplication
+	if hi > 0 {
+		units, part = bits.Div64(hi, lo, minuteUnits)
+	}
 	if units > uint64(d.units) {
 		return debt{}
 	}
 	d.units -= int64(units)
 	if d.part -= int64(part); d.part < 0 {
-		d.units, d.part = d.units-1, d.part+minuteUnits
+		d.units, d.part = d.units-1, d.part+int64(minuteUnits)
 	}
 	if d.units < 0 {
 		return debt{}

@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -35,6 +36,22 @@ func TestBuckets_TellWhomATokenBucketDenies(t *testing.T) {
 	}
 	assert.Greater(t, touched, 1000, "these calls tell nothing")
 	assert.Greater(t, untouched, 1000, "these calls tell nothing")
+}
+
+// All flows back in a gap of months, also in one of just more nanoseconds times units than 64 bits hold.
+func TestBuckets_FlowBackInMonths(t *testing.T) {
+	for i, rate := range bucketRates {
+		if rate == 1 {
+			continue // in all the time there is, less flows back
+		}
+		gap := math.MaxUint64/uint64(rate) + 1
+		var g bucketGauge
+		for _, at := range []int64{0, 0, 0, int64(gap)} {
+			g.add(0, at)
+		}
+		require.EqualValues(t, 3, g.clients[0].need[i], "%d/m", rate)
+		require.Equal(t, debt{1, 0}, g.clients[0].spent[i], "%d/m", rate)
+	}
 }
 
 // Each bucket is of use: a higher rate comes with a smaller burst.

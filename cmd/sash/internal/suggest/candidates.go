@@ -32,6 +32,8 @@ type candidateSet [2]uint64
 
 func (s *candidateSet) add(i int) { s[i/64] |= 1 << (i % 64) }
 
+func (s candidateSet) empty() bool { return s == candidateSet{} }
+
 // all yields the candidates of s, by index, in ascending order.
 func (s candidateSet) all() iter.Seq[int] {
 	return func(yield func(int) bool) {

@@ -18,8 +18,8 @@ type call struct {
 	at, units int64
 }
 
-func measure(window time.Duration, least int64, calls []call) *gauge {
-	g := newGauge(window, least)
+func measure(least int64, calls []call, windows ...time.Duration) *gauge {
+	g := newGauge(windows, least)
 	for _, c := range calls {
 		g.add(c.client, c.at, c.units)
 	}
@@ -73,17 +73,18 @@ func TestGauge_TellsWhatALogDenies(t *testing.T) {
 				calls[i].units *= 1e6
 			}
 		}
-		g := measure(time.Second, least, calls)
-		for i, count := range candidates {
-			if i < first || i >= first+20 {
-				continue
+		windows := []time.Duration{time.Second / 10, time.Second, 5 * time.Second}
+		g := measure(least, calls, windows...)
+		for i := range 20 * len(windows) {
+			c, w := first+i/len(windows), i%len(windows)
+			l := sash.Per(candidates[c], windows[w]).Log()
+			clients, denied := decide(t, l, least, calls)
+			units := g.unitsIn(w)
+			for client, busiest := range units {
+				require.Equal(t, clients[uint32(client)], busiest > l.Count, "seed %d, %v, client %d", seed, l, client)
 			}
-			clients, denied := decide(t, sash.PerSecond(count).Log(), least, calls)
-			for client, busiest := range g.busiest {
-				require.Equal(t, clients[uint32(client)], busiest > count, "seed %d, %d/s, client %d", seed, count, client)
-			}
-			require.Equal(t, denied, g.denied[i], "seed %d, %d/s", seed, count)
-			touched, untouched = touched+len(clients), untouched+len(g.busiest)-len(clients)
+			require.Equal(t, denied, g.denied[w][c], "seed %d, %v", seed, l)
+			touched, untouched = touched+len(clients), untouched+len(units)-len(clients)
 		}
 	}
 	assert.Greater(t, touched, 1000, "these calls tell nothing")
@@ -95,10 +96,10 @@ func TestGauge_TellsWhatALogDenies(t *testing.T) {
 func eachVerdict(t *testing.T, stream uint64, kept func(sash.Limit) sash.Limit, check func(count, busiest int64, denied bool, about string)) {
 	for seed := range uint64(60) {
 		calls := randomCalls(rand.New(rand.NewPCG(seed, stream)))
-		g := measure(time.Second, 0, calls)
+		g := measure(0, calls, time.Second)
 		for _, count := range candidates[:20] {
 			clients, _ := decide(t, kept(sash.PerSecond(count)), 0, calls)
-			for client, busiest := range g.busiest {
+			for client, busiest := range g.unitsIn(0) {
 				check(count, busiest, clients[uint32(client)], fmt.Sprintf("seed %d, %d/s, busiest window %d", seed, count, busiest))
 			}
 		}
@@ -154,15 +155,16 @@ func TestGauge_TellsWhomPartsDoNotDeny(t *testing.T) {
 
 func TestGauge_BusiestWindowIsHalfOpen(t *testing.T) {
 	const second = int64(time.Second)
-	g := measure(time.Second, 0, []call{{0, 0, 1}, {0, second - 1, 1}, {0, second, 5}, {1, second, 2}, {1, 2 * second, 4}, {2, 2 * second, 0}})
-	assert.Equal(t, []int64{6, 4, 0}, g.busiest)
-	assert.Equal(t, peak{6, 0, second}, g.peak)
+	g := measure(0, []call{{0, 0, 1}, {0, second - 1, 1}, {0, second, 5}, {1, second, 2}, {1, 2 * second, 4}, {2, 2 * second, 0}}, time.Second)
+	assert.Equal(t, []int64{6, 4, 0}, g.unitsIn(0))
+	assert.Equal(t, []peak{{busy{6, second}, 0}}, g.peaks)
+	assert.Equal(t, []int64{second, 2 * second}, g.endsOf(0, 4))
 }
 
-// Busy clients keep the events of the last window only, and idle ones keep none.
-func TestGauge_KeepsTheEventsOfTheLastWindow(t *testing.T) {
+// Busy clients keep the events of the longest window only, and idle ones keep none.
+func TestGauge_KeepsTheEventsOfTheLongestWindow(t *testing.T) {
 	const clients, perWindow, windows = 2000, 50, 200
-	g := newGauge(time.Second, 0)
+	g := newGauge([]time.Duration{time.Millisecond, time.Second}, 0)
 	for i := range perWindow * windows {
 		at := int64(i) * int64(time.Second) / perWindow
 		g.add(0, at, 1)
@@ -174,26 +176,30 @@ func TestGauge_KeepsTheEventsOfTheLastWindow(t *testing.T) {
 			active++
 			kept += len(r.events)
 			assert.LessOrEqual(t, cap(r.events), 4*perWindow)
+			assert.LessOrEqual(t, len(r.trailing[1].denials), perWindow)
+			assert.LessOrEqual(t, len(r.trailing[0].denials), 1)
 		}
 	}
 	// A sweep comes after as many events as there are clients.
-	assert.LessOrEqual(t, kept, 2*perWindow+clients)
+	assert.LessOrEqual(t, kept, 2*perWindow+clients+1)
 	assert.LessOrEqual(t, active, 1+perWindow+clients/2)
-	assert.EqualValues(t, perWindow, g.busiest[0])
+	assert.EqualValues(t, 1, g.units(0, 0))
+	assert.EqualValues(t, perWindow, g.units(0, 1))
 }
 
 // A flood within one second of a log of whole seconds takes no memory for each of its events.
 func TestGauge_KeepsOneInstantOnce(t *testing.T) {
 	const flood, instants = 10_000, 3
-	g := newGauge(time.Hour, 0)
+	g := newGauge([]time.Duration{time.Hour}, 0)
 	for i := range flood * instants {
 		g.add(0, int64(i/flood)*int64(time.Second), 1)
 	}
-	assert.LessOrEqual(t, len(g.recent[0].events), len(candidates)*instants)
-	assert.EqualValues(t, flood*instants, g.busiest[0])
-	assert.EqualValues(t, flood*instants-100, g.denied[atLeast(100)])
+	assert.Len(t, g.recent[0].events, instants)
+	assert.LessOrEqual(t, len(g.recent[0].trailing[0].denials), len(candidates)*instants)
+	assert.EqualValues(t, flood*instants, g.units(0, 0))
+	assert.EqualValues(t, flood*instants-100, g.denied[0][atLeast(100)])
 	g.add(0, int64(time.Hour), 1)
-	assert.EqualValues(t, flood*(instants-1)+1, g.recent[0].units, "the first instant has left the window as one")
+	assert.EqualValues(t, flood*(instants-1)+1, g.recent[0].trailing[0].units, "the first instant has left the window as one")
 }
 
 func TestCandidates_AscendAndCoverWhatPeopleChoose(t *testing.T) {

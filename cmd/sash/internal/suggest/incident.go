@@ -81,7 +81,7 @@ func (s *study) warnOfIncidents(r *report) (all []string) {
 			continue
 		}
 		least := max(2, v.Suggested.AtPercentile/2)
-		ends := s.gauges[i].endsOf(least)
+		ends := s.gauge.endsOf(i, least)
 		if len(ends) < leastBusy {
 			continue
 		}

@@ -131,9 +131,9 @@ func (s *study) top(windows []windowReport, n int) []client {
 // excess returns how many times a suggested limit the busiest window of a client is, for the
 // limit that it exceeds most. It is 0 if the client exceeds none.
 func (s *study) excess(client int, windows []windowReport) (times float64) {
-	for i, g := range s.gauges {
-		if r := windows[i].Suggested; r != nil && g.busiest[client] > r.Limit.Count {
-			times = max(times, float64(g.busiest[client])/float64(r.Limit.Count))
+	for i := range windows {
+		if r, units := windows[i].Suggested, s.gauge.units(client, i); r != nil && units > r.Limit.Count {
+			times = max(times, float64(units)/float64(r.Limit.Count))
 		}
 	}
 	return times
@@ -141,9 +141,10 @@ func (s *study) excess(client int, windows []windowReport) (times float64) {
 
 func (s *study) client(i int, windows []windowReport) client {
 	c := client{Client: s.on.Clients[i], Events: s.on.Counts[i], Share: output.Share(s.on.Counts[i], s.on.Events), Above: []sash.Limit{}}
-	for j, g := range s.gauges {
-		c.Busiest = append(c.Busiest, g.busiest[i])
-		if r := windows[j].Suggested; r != nil && g.busiest[i] > r.Limit.Count {
+	for j := range windows {
+		units := s.gauge.units(i, j)
+		c.Busiest = append(c.Busiest, units)
+		if r := windows[j].Suggested; r != nil && units > r.Limit.Count {
 			c.Above = append(c.Above, r.Limit)
 		}
 	}

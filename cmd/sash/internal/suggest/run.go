@@ -80,9 +80,10 @@
 //
 // # Memory
 //
-// Per window, a client takes 24 bytes, and 32 for each of its events in the last window, or
-// up to twice that; and 176 for token buckets. Events of one instant mostly share them, so a log of whole seconds takes
-// little for a flood. Reading takes further memory.
+// A client takes 16 bytes for each window, and 184 for all else. While it has events in the longest window, it
+// takes 72 more for each window. Each of these events takes 16, and 32 more in each window in which a candidate
+// denies it; or up to four times that while they grow. Events of one instant mostly share them, so a log of whole
+// seconds takes little for a flood. Reading takes further memory.
 //
 // With -json the report is one object. Its fields are the fields of output.Summary, and of the types report,
 // windowReport, busiest, candidate, suggestion, together, client, warning and step.

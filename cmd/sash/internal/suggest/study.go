@@ -11,7 +11,7 @@ import (
 // A study measures all clients in windows of several lengths.
 type study struct {
 	windows []time.Duration
-	gauges  []*gauge     // by window
+	gauge   *gauge
 	bursts  *bucketGauge // nil: events have costs, for which there are no rates to try
 	calendar
 	on *traffic.Traffic // once all of it is taken
@@ -20,12 +20,9 @@ type study struct {
 // newStudy returns a study of windows. An event asks for no fewer than least units, and costs one unless it has
 // costs.
 func newStudy(windows []time.Duration, least int64, costs bool) *study {
-	s := &study{windows: windows}
+	s := &study{windows: windows, gauge: newGauge(windows, least)}
 	if !costs {
 		s.bursts = new(bucketGauge)
-	}
-	for _, w := range windows {
-		s.gauges = append(s.gauges, newGauge(w, least))
 	}
 	return s
 }
@@ -34,13 +31,9 @@ func newStudy(windows []time.Duration, least int64, costs bool) *study {
 func (s *study) take(_ *traffic.Traffic, events []traffic.Event) error {
 	for _, e := range events {
 		s.calendar.add(e)
+		s.gauge.add(e.Client, e.At, e.Cost)
 		if s.bursts != nil {
 			s.bursts.add(e.Client, e.At)
-		}
-	}
-	for _, g := range s.gauges {
-		for _, e := range events {
-			g.add(e.Client, e.At, e.Cost)
 		}
 	}
 	return nil
@@ -56,11 +49,12 @@ func (s *study) span() time.Duration {
 // clients are 7, and 7.000000000000001 in floating point.
 const rounding = 1e-9
 
-// A distribution is the busiest window of each client, in ascending order.
+// A distribution is the units of the busiest window of each client, in ascending order.
 type distribution []int64
 
-func (g *gauge) distribution() distribution {
-	d := slices.Clone(g.busiest)
+// distribution returns the distribution for the i-th window.
+func (s *study) distribution(i int) distribution {
+	d := distribution(s.gauge.unitsIn(i))
 	slices.Sort(d)
 	return d
 }

@@ -72,7 +72,7 @@ func (s *study) warnOfKinds(r *report, percentile float64) (all []string) {
 	told := map[int]bool{} // the numbers of clients of another kind
 	n := len(s.on.Clients)
 	for i, v := range r.Windows {
-		b, found := s.border(s.gauges[i].busiest, percentile, false)
+		b, found := s.border(s.gauge.unitsIn(i), percentile, false)
 		if v.Suggested == nil || !found {
 			continue
 		}

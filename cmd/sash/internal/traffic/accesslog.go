@@ -123,7 +123,7 @@ func (a *accessLog) decode(line string, r *record) error {
 		}
 		r.values[i] = a.fields[f]
 	}
-	return a.checkClient(r.values)
+	return a.checkKnown(r.values) // inPlace has read it
 }
 
 // parse sets the fields of a line and its time. A field that is empty or not in the line is "-",
@@ -202,8 +202,8 @@ func (a *accessLog) inPlace() error {
 	if client != "-" && !isAddress(client) && !isHostName(client) {
 		return fmt.Errorf("%s field %s is neither an address nor a host name", a.place(), Clip(client))
 	}
-	if isAddress(a.fields[ident]) {
-		return fmt.Errorf("ident %s is an address: something stands before the address of the client", Clip(a.fields[ident]))
+	if ident := a.fields[ident]; ident != "-" && isAddress(ident) {
+		return fmt.Errorf("ident %s is an address: something stands before the address of the client", Clip(ident))
 	}
 	if isShifted(a.fields[user]) {
 		return fmt.Errorf("user %s is more than one field: something stands before the address of the client", Clip(a.fields[user]))
@@ -231,7 +231,7 @@ func (a *accessLog) place() string {
 // isVirtualHost reports whether s is a host name or an address, with or without a port.
 func isVirtualHost(s string) bool {
 	name := s
-	if i := strings.LastIndexByte(s, ':'); i >= 0 && s[i+1:] != "" && strings.Trim(s[i+1:], "0123456789") == "" {
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && isDigits(s[i+1:]) {
 		name = strings.TrimSuffix(strings.TrimPrefix(s[:i], "["), "]")
 	}
 	return isHostName(name) || isAddress(name) || isAddress(s) // of an IPv6 address, the end may look like a port
@@ -328,7 +328,7 @@ func isHostName(s string) bool {
 			return false
 		}
 	}
-	return len(s) <= longest && strings.Trim(label, "0123456789") != ""
+	return len(s) <= longest && !isDigits(label)
 }
 
 // notOfHostName reports whether c cannot be part of a host name. Underscores can, in names
@@ -390,7 +390,7 @@ func (s *scanner) until(mark, what string) string {
 // number consumes a number or "-", and the space after it unless the line ends.
 func (s *scanner) number(what string) string {
 	number, rest, _ := strings.Cut(s.rest, " ")
-	if number != "-" && (number == "" || strings.Trim(number, "0123456789") != "") {
+	if number != "-" && !isDigits(number) {
 		s.fail("no %s", what)
 		return ""
 	}
@@ -477,6 +477,9 @@ func (s *scanner) open(what string) (rest string, found bool) {
 
 // closing returns the index of the first quote that no backslash escapes, or -1.
 func closing(s string) int {
+	if first := strings.IndexByte(s, '"'); first < 0 || strings.IndexByte(s[:first], '\\') < 0 {
+		return first
+	}
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '\\':

@@ -283,14 +283,21 @@ func (w *wanted) checkClient(values []string) error {
 		if f.name != Addr {
 			continue
 		}
-		if v := values[i]; v == "" || v == "-" {
-			return fmt.Errorf("no addr, which -%s wants: it is %q", f.flag, v)
-		}
 		if err := checkAddr(values[i]); err != nil {
 			return err
 		}
-		if !isClient(values[i]) {
-			return fmt.Errorf("addr %s is neither an address nor a host name", Clip(values[i]))
+		if v := values[i]; v != "" && v != "-" && !isClient(v) {
+			return fmt.Errorf("addr %s is neither an address nor a host name", Clip(v))
+		}
+	}
+	return w.checkKnown(values)
+}
+
+// checkKnown refuses values in which addr is wanted and unknown.
+func (w *wanted) checkKnown(values []string) error {
+	for i, f := range w.fields {
+		if v := values[i]; f.name == Addr && (v == "" || v == "-") {
+			return fmt.Errorf("no addr, which -%s wants: it is %q", f.flag, v)
 		}
 	}
 	return nil

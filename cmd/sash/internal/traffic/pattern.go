@@ -466,4 +466,12 @@ func wrongWith(name, v string) (wrong string) {
 	return ""
 }
 
-func isDigits(v string) bool { return v != "" && strings.Trim(v, "0123456789") == "" }
+// isDigits reports whether v is a number without a sign, of any length.
+func isDigits(v string) bool {
+	for i := range len(v) {
+		if v[i] < '0' || v[i] > '9' {
+			return false
+		}
+	}
+	return v != ""
+}

@@ -3,7 +3,6 @@ package traffic
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -120,10 +119,7 @@ func busiest(events map[string]int64) (names []string, share float64) {
 	for _, n := range events {
 		total += n
 	}
-	byEvents := slices.SortedFunc(maps.Keys(events), func(a, b string) int {
-		return cmp.Or(cmp.Compare(events[b], events[a]), strings.Compare(a, b))
-	})
-	for _, name := range byEvents[:min(fewProxies, len(byEvents))] {
+	for _, name := range mostEvents(events, fewProxies) {
 		if !isAddress(name) && !isNetwork(name) {
 			return nil, 0 // the advice would be -trust, which takes no other names
 		}
@@ -133,6 +129,17 @@ func busiest(events map[string]int64) (names []string, share float64) {
 		}
 	}
 	return nil, 0
+}
+
+// mostEvents returns the n addresses with the most events, busiest first.
+func mostEvents(events map[string]int64, n int) (names []string) {
+	busier := func(a, b string) int { return cmp.Or(cmp.Compare(events[b], events[a]), strings.Compare(a, b)) }
+	for name := range events {
+		if i, _ := slices.BinarySearchFunc(names, name, busier); i < n {
+			names = slices.Insert(names[:min(len(names), n-1)], i, name)
+		}
+	}
+	return names
 }
 
 // isNetwork reports whether s is a network of addresses.
