@@ -115,32 +115,32 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "suggest-bursts-flow-back-whole", fault: "a part of a unit that has not flowed back counts as none",
-		file: "cmd/sash/internal/suggest/buckets.go", old: "		return d.units + 1\n", new: "		return d.units\n",
+		file: "cmd/sash/internal/suggest/buckets.go", old: "		units++\n", new: "",
 		tests: "TestBuckets_TellWhom",
 	},
 	{
-		name: "suggest-bursts-borrow-nothing", fault: "a part that flows back is forgotten if less than it was spent",
-		file: "cmd/sash/internal/suggest/buckets.go", old: "d.units, d.part = d.units-1, d.part+int64(minuteUnits)", new: "d.part = 0",
+		name: "suggest-bursts-flow-back-by-units", fault: "a part of a unit that flows back is forgotten",
+		file: "cmd/sash/internal/suggest/buckets.go", old: "left = c.spent[i] - back", new: "left = c.spent[i] - back/unitParts*unitParts",
 		tests: "TestBuckets_TellWhom",
 	},
 	{
 		name: "suggest-bursts-do-not-flow-back-in-years", fault: "what flows back in a gap of more than 64 bits is the low bits of it",
-		file: "cmd/sash/internal/suggest/buckets.go", old: "	if hi > 0 {", new: "	if hi > minuteUnits {",
+		file: "cmd/sash/internal/suggest/buckets.go", old: "hi == 0 && back < c.spent[i] {", new: "hi <= unitParts && back < c.spent[i] {",
 		tests: "TestBuckets_FlowBack",
 	},
 	{
 		name: "gauge-leaves-a-window-where-it-was", fault: "when old events are dropped, the longest window alone begins at its oldest event",
-		file: "cmd/sash/internal/suggest/gauge.go", old: "		for i := range r.trailing {\n			r.trailing[i].first -= gone", new: "		for i := range r.trailing {\n			r.trailing[i].first -= gone * (i / (len(r.trailing) - 1))",
+		file: "cmd/sash/internal/suggest/gauge.go", old: "			all[i].first -= gone", new: "			all[i].first -= gone * ((i + 1) / len(all))",
 		tests: "TestGauge_TellsWhatALogDenies",
 	},
 	{
 		name: "gauge-forgets-no-denial", fault: "units that a candidate denied are as if they were in the window for ever",
-		file: "cmd/sash/internal/suggest/gauge.go", old: "			t.denied[c] -= t.denials[0].units", new: "			t.denied[c] -= 0 * t.denials[0].units",
+		file: "cmd/sash/internal/suggest/gauge.go", old: "			d.units[c] -= d.events[0].units", new: "			d.units[c] -= 0 * d.events[0].units",
 		tests: "TestGauge_TellsWhatALogDenies",
 	},
 	{
 		name: "gauge-joins-denials-of-different-candidates", fault: "all events of an instant are as if the candidates that deny the first had denied them",
-		file: "cmd/sash/internal/suggest/gauge.go", old: " && t.denials[last].by == d.by {", new: " && len(t.denied) > 0 {",
+		file: "cmd/sash/internal/suggest/gauge.go", old: " && d.events[last].by == e.by {", new: " && len(d.units) > 0 {",
 		tests: "TestGauge_TellsWhatALogDenies",
 	},
 	{
@@ -150,7 +150,12 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "gauge-sweeps-by-the-shortest-window", fault: "a client loses the events that are still in a longer window",
-		file: "cmd/sash/internal/suggest/gauge.go", old: "g.windows[len(g.windows)-1]) {", new: "g.windows[0]) {",
+		file: "cmd/sash/internal/suggest/gauge.go", old: "isOutside(now, g.windows[n-1])", new: "isOutside(now, g.windows[0])",
 		tests: "TestGauge_",
+	},
+	{
+		name: "gauge-sweeps-without-the-sums", fault: "a client that was idle still has the units of its last window",
+		file: "cmd/sash/internal/suggest/gauge.go", old: "*t = trailing{busiest: t.busiest}", new: "t.first = 0",
+		tests: "TestGauge_|TestModel_Printed",
 	},
 }

@@ -21,48 +21,16 @@ var bucketRates = [...]int64{1, 3, 10, 30, 100, 300, 1000}
 // events: so a bucket denies a client at least once if and only if the client needs more than its Burst.
 type bucketGauge struct{ clients []bucketClient }
 
+// A bucketClient is what a client has spent, in parts of a unit. A client that needs more than 307
+// million units is taken to need that many.
 type bucketClient struct {
-	last  int64                  // the time of the last event
-	spent [len(bucketRates)]debt // what has not flowed back then
-	need  [len(bucketRates)]int64
+	last  int64                    // the time of the last event
+	spent [len(bucketRates)]uint64 // what had not flowed back then, and what that event took
+	most  [len(bucketRates)]uint64 // the most of all events
 }
 
-// A debt is units that have not flowed back: whole ones, and a part in nanoseconds of a minute's unit.
-type debt struct{ units, part int64 }
-
-// minuteUnits is the parts of a unit: at n units a minute, n of them flow back in a nanosecond.
-const minuteUnits = uint64(time.Minute)
-
-// after returns what is left of d after some nanoseconds, at that rate.
-func (d debt) after(ns uint64, rate int64) debt {
-	hi, lo := bits.Mul64(ns, uint64(rate))
-	if hi >= minuteUnits {
-		return debt{}
-	}
-	units, part := lo/minuteUnits, lo%minuteUnits // dividing by a constant is a multiplication
-	if hi > 0 {
-		units, part = bits.Div64(hi, lo, minuteUnits)
-	}
-	if units > uint64(d.units) {
-		return debt{}
-	}
-	d.units -= int64(units)
-	if d.part -= int64(part); d.part < 0 {
-		d.units, d.part = d.units-1, d.part+int64(minuteUnits)
-	}
-	if d.units < 0 {
-		return debt{}
-	}
-	return d
-}
-
-// ceil returns the whole units that d is or is a part of.
-func (d debt) ceil() int64 {
-	if d.part > 0 {
-		return d.units + 1
-	}
-	return d.units
-}
+// unitParts is the parts of a unit: at n units a minute, n parts flow back in a nanosecond.
+const unitParts = uint64(time.Minute)
 
 // add counts an event of a client, which takes one unit. Clients are numbered from 0, and events come in the
 // order of time.
@@ -71,13 +39,26 @@ func (g *bucketGauge) add(client uint32, at int64) {
 		g.clients = append(g.clients, make([]bucketClient, int(client)+1-len(g.clients))...)
 	}
 	c := &g.clients[client]
+	gap := uint64(at) - uint64(c.last) // which is at most 64 bits
 	for i, rate := range bucketRates {
-		d := &c.spent[i]
-		*d = d.after(uint64(at)-uint64(c.last), rate)
-		c.need[i] = max(c.need[i], d.ceil()+1)
-		d.units++
+		left := uint64(0)
+		if hi, back := bits.Mul64(gap, uint64(rate)); hi == 0 && back < c.spent[i] {
+			left = c.spent[i] - back
+		}
+		c.spent[i] = min(left, math.MaxUint64-unitParts) + unitParts
+		c.most[i] = max(c.most[i], c.spent[i])
 	}
 	c.last = at
+}
+
+// need returns the burst that a client needs under the i-th rate.
+func (g *bucketGauge) need(client, i int) int64 {
+	most := g.clients[client].most[i]
+	units := most / unitParts
+	if most%unitParts > 0 {
+		units++
+	}
+	return int64(units)
 }
 
 // A bucket is a token bucket that leaves the clients at the percentile alone, with headroom.
@@ -94,7 +75,7 @@ func (s *study) buckets(o *options) (all []bucket) {
 	for i, rate := range bucketRates {
 		d := make(distribution, len(s.bursts.clients))
 		for client := range s.bursts.clients {
-			d[client] = s.bursts.clients[client].need[i]
+			d[client] = s.bursts.need(client, i)
 		}
 		slices.Sort(d)
 		base := d.percentile(o.percentile)

@@ -27,7 +27,7 @@ func TestBuckets_TellWhomATokenBucketDenies(t *testing.T) {
 			for _, burst := range []int64{1, 2, 3, 5, 8, 20, 60, 100} {
 				clients, _ := decide(t, sash.PerMinute(rate).TokenBucket(burst), 0, calls)
 				for client := range g.clients {
-					need := g.clients[client].need[i]
+					need := g.need(client, i)
 					require.Equal(t, clients[uint32(client)], need > burst, "seed %d, %d/m burst %d, client %d needs %d", seed, rate, burst, client, need)
 				}
 				touched, untouched = touched+len(clients), untouched+len(g.clients)-len(clients)
@@ -49,8 +49,8 @@ func TestBuckets_FlowBackInMonths(t *testing.T) {
 		for _, at := range []int64{0, 0, 0, int64(gap)} {
 			g.add(0, at)
 		}
-		require.EqualValues(t, 3, g.clients[0].need[i], "%d/m", rate)
-		require.Equal(t, debt{1, 0}, g.clients[0].spent[i], "%d/m", rate)
+		require.EqualValues(t, 3, g.need(0, i), "%d/m", rate)
+		require.Equal(t, unitParts, g.clients[0].spent[i], "%d/m", rate)
 	}
 }
 

@@ -16,20 +16,28 @@ import (
 // An event asks for its units, but for no fewer than least: a policy that settles takes them first. In
 // the window that ends at the event, it has what it asks for, and its units in later ones.
 //
-// It keeps the busiest windows of each client. Of a client with events in the longest window that ends now, it
-// keeps these, once for all windows; and for each window, those in it that a candidate denies.
+// It keeps what it knows of a client in one place. Of a client with events in the longest window that ends now,
+// it keeps these, once for all windows; and for each window, those in it that a candidate denies.
 type gauge struct {
-	windows []int64   // in nanoseconds, in ascending order
-	least   int64     // that an event asks for, in units
-	busiest []busy    // by client, and by window within a client
-	recent  []*recent // by client; nil for a client without events in the longest window
-	denied  [][]int64 // events, by window and candidate
-	peaks   []peak    // by window
+	windows  []int64    // in nanoseconds, in ascending order
+	least    int64      // that an event asks for, in units
+	trailing []trailing // by client, and by window within a client
+	events   [][]event  // by client: those in the longest of its trailing windows, and fewer older ones, oldest first
+	denied   [][]int64  // events, by window and candidate
+	peaks    []peak     // by window
 
-	sinceSweep int // events since the recent ones were swept
+	sinceSweep int // events since those of idle clients were swept
 }
 
-// A busy is the busiest window of a client so far.
+// A trailing is the window of one length that ends at the last event of a client, and the busiest so far.
+type trailing struct {
+	first   int      // the index of its oldest event
+	units   int64    // of all its events
+	denials *denials // nil if there are none
+	busiest busy
+}
+
+// A busy is the units of a busiest window.
 type busy struct {
 	units int64
 	end   int64 // the first instant at which the window held them
@@ -41,22 +49,13 @@ type peak struct {
 	client uint32
 }
 
-// recent holds the last events of one client: those in the longest window that ends at its last event, and
-// fewer older ones than these.
-type recent struct {
-	events   []event // oldest first, and one for each instant
-	trailing []trailing
-}
-
 // An event is all units of one instant.
 type event struct{ at, units int64 }
 
-// A trailing is the window of one length that ends at the last event of a client.
-type trailing struct {
-	first   int      // the index of its oldest event
-	units   int64    // of all its events
-	denials []denial // of its events, oldest first
-	denied  []int64  // units of the events that each candidate denied; as long as there are any
+// denials are the events of a trailing window that candidates deny.
+type denials struct {
+	events []denial // oldest first
+	units  []int64  // of the events that each candidate denies; as long as there are any
 }
 
 // A denial is events of one instant that the same candidates deny.
@@ -78,15 +77,16 @@ func newGauge(windows []time.Duration, least int64) *gauge {
 
 // add counts an event of a client. Clients are numbered from 0, and events come in the order of time.
 func (g *gauge) add(client uint32, at, units int64) {
-	r, busiest := g.of(client)
+	g.grow(int(client) + 1)
+	all := g.trailing[int(client)*len(g.windows):][:len(g.windows)]
 	asked := max(units, g.least)
-	for i := range r.trailing {
-		t := &r.trailing[i]
-		t.expire(r.events, at, g.windows[i])
-		if held := t.units + asked; held > busiest[i].units {
-			busiest[i] = busy{held, at}
+	for i := range all {
+		t := &all[i]
+		t.expire(g.events[client], at, g.windows[i])
+		if held := t.units + asked; held > t.busiest.units {
+			t.busiest = busy{held, at}
 			if held > g.peaks[i].units {
-				g.peaks[i] = peak{busiest[i], client}
+				g.peaks[i] = peak{t.busiest, client}
 			}
 		}
 		if by := t.decide(asked); !by.empty() {
@@ -97,40 +97,51 @@ func (g *gauge) add(client uint32, at, units int64) {
 		}
 		t.units += units // what it asked for was only for the window that ends with it
 	}
-	r.append(event{at, units})
+	g.events[client] = appendEvent(g.events[client], event{at, units}, all)
 	g.sweep(at)
 }
 
-// of returns the recent events of a client, and its busiest windows.
-func (g *gauge) of(client uint32) (*recent, []busy) {
-	n := len(g.windows)
-	if missing := int(client) + 1 - len(g.recent); missing > 0 {
-		g.recent = append(g.recent, make([]*recent, missing)...)
-		g.busiest = append(g.busiest, make([]busy, missing*n)...)
+// grow makes room for that many clients.
+func (g *gauge) grow(clients int) {
+	if missing := clients - len(g.events); missing > 0 {
+		g.events = append(g.events, make([][]event, missing)...)
+		g.trailing = append(g.trailing, make([]trailing, missing*len(g.windows))...)
 	}
-	if g.recent[client] == nil {
-		g.recent[client] = &recent{trailing: make([]trailing, n)}
+}
+
+// appendEvent appends an event to those of a client, after each of its trailing windows has been told.
+func appendEvent(events []event, e event, all []trailing) []event {
+	if last := len(events) - 1; last >= 0 && events[last].at == e.at {
+		events[last].units += e.units
+		return events
 	}
-	return g.recent[client], g.busiest[int(client)*n:][:n]
+	// Once those that have left the longest window are as many as those in it, they are dropped.
+	if gone := all[len(all)-1].first; 2*gone >= len(events) {
+		events = slices.Delete(events, 0, gone)
+		for i := range all {
+			all[i].first -= gone
+		}
+	}
+	return append(events, e)
 }
 
 // unitsIn returns the units of the busiest window of each client, for the i-th length.
 func (g *gauge) unitsIn(i int) []int64 {
-	units := make([]int64, len(g.recent))
+	units := make([]int64, len(g.events))
 	for client := range units {
-		units[client] = g.units(client, i)
+		units[client] = g.busiest(client, i).units
 	}
 	return units
 }
 
-// units returns the units of the busiest window of a client, for the i-th length.
-func (g *gauge) units(client, i int) int64 { return g.busiest[client*len(g.windows)+i].units }
+// busiest returns the busiest window of a client, for the i-th length.
+func (g *gauge) busiest(client, i int) busy { return g.trailing[client*len(g.windows)+i].busiest }
 
 // endsOf returns the ends of the busiest windows with that many units or more, for the i-th length.
 func (g *gauge) endsOf(i int, least int64) (ends []int64) {
-	for ; i < len(g.busiest); i += len(g.windows) {
-		if g.busiest[i].units >= least {
-			ends = append(ends, g.busiest[i].end)
+	for client := range g.events {
+		if b := g.busiest(client, i); b.units >= least {
+			ends = append(ends, b.end)
 		}
 	}
 	return ends
@@ -139,13 +150,18 @@ func (g *gauge) endsOf(i int, least int64) (ends []int64) {
 // sweep drops the events of clients that have none in the longest window at now. It does so once in as many
 // events as there are clients, so it costs a few steps for each event.
 func (g *gauge) sweep(now int64) {
-	if g.sinceSweep++; g.sinceSweep < max(1024, len(g.recent)) {
+	if g.sinceSweep++; g.sinceSweep < max(1024, len(g.events)) {
 		return
 	}
 	g.sinceSweep = 0
-	for i, r := range g.recent {
-		if r != nil && r.events[len(r.events)-1].isOutside(now, g.windows[len(g.windows)-1]) {
-			g.recent[i] = nil
+	n := len(g.windows)
+	for client, events := range g.events {
+		if len(events) > 0 && events[len(events)-1].isOutside(now, g.windows[n-1]) {
+			g.events[client] = nil
+			for i := range g.trailing[client*n:][:n] {
+				t := &g.trailing[client*n+i]
+				*t = trailing{busiest: t.busiest}
+			}
 		}
 	}
 }
@@ -155,33 +171,23 @@ func (e event) isOutside(now, window int64) bool {
 	return uint64(now)-uint64(e.at) >= uint64(window) // they are at most 64 bits apart
 }
 
-// append adds an event for which each trailing window has been told.
-func (r *recent) append(e event) {
-	if last := len(r.events) - 1; last >= 0 && r.events[last].at == e.at {
-		r.events[last].units += e.units
-		return
-	}
-	// Once those that have left the longest window are as many as those in it, they are dropped.
-	if gone := r.trailing[len(r.trailing)-1].first; 2*gone >= len(r.events) {
-		r.events = slices.Delete(r.events, 0, gone)
-		for i := range r.trailing {
-			r.trailing[i].first -= gone
-		}
-	}
-	r.events = append(r.events, e)
-}
-
 // expire drops the events, and the denials of them, that are as old as the window at now.
 func (t *trailing) expire(events []event, now, window int64) {
 	for t.first < len(events) && events[t.first].isOutside(now, window) {
 		t.units -= events[t.first].units
 		t.first++
 	}
-	for len(t.denials) > 0 && t.denials[0].isOutside(now, window) {
-		for c := range t.denials[0].by.all() {
-			t.denied[c] -= t.denials[0].units
+	if t.denials != nil {
+		t.denials.expire(now, window)
+	}
+}
+
+func (d *denials) expire(now, window int64) {
+	for len(d.events) > 0 && d.events[0].isOutside(now, window) {
+		for c := range d.events[0].by.all() {
+			d.units[c] -= d.events[0].units
 		}
-		t.denials = t.denials[1:]
+		d.events = d.events[1:]
 	}
 }
 
@@ -193,8 +199,8 @@ func (t *trailing) decide(units int64) (by candidateSet) {
 		if count >= admitted+units {
 			break // it has admitted all events of the window, and so have all larger ones
 		}
-		if i < len(t.denied) {
-			admitted -= t.denied[i]
+		if t.denials != nil && i < len(t.denials.units) {
+			admitted -= t.denials.units[i]
 		}
 		if units > count-admitted {
 			by.add(i)
@@ -204,16 +210,20 @@ func (t *trailing) decide(units int64) (by candidateSet) {
 }
 
 // deny adds the denials of an event.
-func (t *trailing) deny(d denial) {
-	for len(t.denied) < d.by.len() {
-		t.denied = append(t.denied, 0)
+func (t *trailing) deny(e denial) {
+	if t.denials == nil {
+		t.denials = new(denials)
 	}
-	for c := range d.by.all() {
-		t.denied[c] += d.units
+	d := t.denials
+	for len(d.units) < e.by.len() {
+		d.units = append(d.units, 0)
 	}
-	if last := len(t.denials) - 1; last >= 0 && t.denials[last].at == d.at && t.denials[last].by == d.by {
-		t.denials[last].units += d.units
+	for c := range e.by.all() {
+		d.units[c] += e.units
+	}
+	if last := len(d.events) - 1; last >= 0 && d.events[last].at == e.at && d.events[last].by == e.by {
+		d.events[last].units += e.units
 		return
 	}
-	t.denials = append(t.denials, d)
+	d.events = append(d.events, e)
 }

@@ -171,20 +171,22 @@ func TestGauge_KeepsTheEventsOfTheLongestWindow(t *testing.T) {
 		g.add(1+uint32(i%clients), at, 1)
 	}
 	kept, active := 0, 0
-	for _, r := range g.recent {
-		if r != nil {
+	for client, events := range g.events {
+		if len(events) > 0 {
 			active++
-			kept += len(r.events)
-			assert.LessOrEqual(t, cap(r.events), 4*perWindow)
-			assert.LessOrEqual(t, len(r.trailing[1].denials), perWindow)
-			assert.LessOrEqual(t, len(r.trailing[0].denials), 1)
+			kept += len(events)
+			assert.LessOrEqual(t, cap(events), 4*perWindow)
+			if all := g.trailing[2*client:][:2]; all[1].denials != nil {
+				assert.Nil(t, all[0].denials)
+				assert.LessOrEqual(t, len(all[1].denials.events), perWindow)
+			}
 		}
 	}
 	// A sweep comes after as many events as there are clients.
 	assert.LessOrEqual(t, kept, 2*perWindow+clients+1)
 	assert.LessOrEqual(t, active, 1+perWindow+clients/2)
-	assert.EqualValues(t, 1, g.units(0, 0))
-	assert.EqualValues(t, perWindow, g.units(0, 1))
+	assert.EqualValues(t, 1, g.busiest(0, 0).units)
+	assert.EqualValues(t, perWindow, g.busiest(0, 1).units)
 }
 
 // A flood within one second of a log of whole seconds takes no memory for each of its events.
@@ -194,12 +196,12 @@ func TestGauge_KeepsOneInstantOnce(t *testing.T) {
 	for i := range flood * instants {
 		g.add(0, int64(i/flood)*int64(time.Second), 1)
 	}
-	assert.Len(t, g.recent[0].events, instants)
-	assert.LessOrEqual(t, len(g.recent[0].trailing[0].denials), len(candidates)*instants)
-	assert.EqualValues(t, flood*instants, g.units(0, 0))
+	assert.Len(t, g.events[0], instants)
+	assert.LessOrEqual(t, len(g.trailing[0].denials.events), len(candidates)*instants)
+	assert.EqualValues(t, flood*instants, g.busiest(0, 0).units)
 	assert.EqualValues(t, flood*instants-100, g.denied[0][atLeast(100)])
 	g.add(0, int64(time.Hour), 1)
-	assert.EqualValues(t, flood*(instants-1)+1, g.recent[0].trailing[0].units, "the first instant has left the window as one")
+	assert.EqualValues(t, flood*(instants-1)+1, g.trailing[0].units, "the first instant has left the window as one")
 }
 
 func TestCandidates_AscendAndCoverWhatPeopleChoose(t *testing.T) {

@@ -132,7 +132,7 @@ func (s *study) top(windows []windowReport, n int) []client {
 // limit that it exceeds most. It is 0 if the client exceeds none.
 func (s *study) excess(client int, windows []windowReport) (times float64) {
 	for i := range windows {
-		if r, units := windows[i].Suggested, s.gauge.units(client, i); r != nil && units > r.Limit.Count {
+		if r, units := windows[i].Suggested, s.gauge.busiest(client, i).units; r != nil && units > r.Limit.Count {
 			times = max(times, float64(units)/float64(r.Limit.Count))
 		}
 	}
@@ -142,7 +142,7 @@ func (s *study) excess(client int, windows []windowReport) (times float64) {
 func (s *study) client(i int, windows []windowReport) client {
 	c := client{Client: s.on.Clients[i], Events: s.on.Counts[i], Share: output.Share(s.on.Counts[i], s.on.Events), Above: []sash.Limit{}}
 	for j := range windows {
-		units := s.gauge.units(i, j)
+		units := s.gauge.busiest(i, j).units
 		c.Busiest = append(c.Busiest, units)
 		if r := windows[j].Suggested; r != nil && units > r.Limit.Count {
 			c.Above = append(c.Above, r.Limit)
