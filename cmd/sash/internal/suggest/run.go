@@ -142,14 +142,23 @@ func (o *options) suggest(ctx context.Context, stdin io.Reader, stderr io.Writer
 	}
 	bar := progress.On(stderr, size, "reading")
 	defer bar.Clear()
-	s := newStudy(o.windows, o.estimate(), o.Cost != nil)
-	t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, s.take)
-	if err != nil {
+	if o.by != nil {
+		a := newGroups(o)
+		t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, a.take)
+		if err != nil {
+			return nil, err
+		}
+		return a.report(t), nil
+	}
+	s := o.newStudy()
+	if s.on, err = traffic.Read(ctx, &o.Settings, o.files, stdin, bar, s.take); err != nil {
 		return nil, err
 	}
-	s.on = t
 	return s.report(o), nil
 }
+
+// newStudy returns a study of what the options say.
+func (o *options) newStudy() *study { return newStudy(o.windows, o.estimate(), o.Cost != nil) }
 
 // write writes the report, and the picture if there is to be one.
 func (o *options) write(stdout io.Writer, r *report) error {
@@ -159,7 +168,7 @@ func (o *options) write(stdout io.Writer, r *report) error {
 			return err
 		}
 	} else {
-		r.text(&out)
+		r.text(&out, o.top)
 	}
 	// The report is written even if the picture cannot be: a long log took long to read.
 	_, err := out.WriteTo(stdout)
@@ -169,15 +178,31 @@ func (o *options) write(stdout io.Writer, r *report) error {
 	return errors.Join(err, o.writePicture(r))
 }
 
-// writePolicy adds the suggested policy to the file of -policy, if there is one.
+// writePolicy adds the suggested policy, or one for each group, to the file of -policy if there is one.
 func (o *options) writePolicy(r *report) error {
-	switch {
-	case o.file == nil || r.Events == 0:
+	if o.file == nil || r.Events == 0 {
 		return nil
-	case r.Policy == nil:
-		return fmt.Errorf("-policy: no limit is suggested, so %s is as it was", o.policy)
 	}
-	return o.file.add(policyText(o.name, r.Policy.Limits, r.key, o))
+	if o.by == nil {
+		text, err := o.fileText(&r.findings)
+		if err != nil {
+			return fmt.Errorf("-policy: %w, so %s is as it was", err, o.policy)
+		}
+		return o.file.add([]string{text})
+	}
+	var names, texts []string
+	for i := range r.Groups {
+		if g := &r.Groups[i]; g.policyText != "" {
+			names, texts = append(names, g.policyName), append(texts, g.policyText)
+		}
+	}
+	if len(texts) == 0 {
+		return fmt.Errorf("-policy: no group has a policy, so %s is as it was", o.policy)
+	}
+	if err := o.file.lacks(names...); err != nil {
+		return err
+	}
+	return o.file.add(texts)
 }
 
 func (o *options) writePicture(r *report) error {

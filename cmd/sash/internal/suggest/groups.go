@@ -1,0 +1,228 @@
+package suggest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+)
+
+// groups are the events of each group of -by, each with a study of its own.
+//
+// Invariant: a group is studied as if the log had its events alone. So its findings are what -where finds, with the
+// conditions of the group.
+type groups struct {
+	o      *options
+	all    []*group
+	byName map[string]*group
+	name   []byte   // of the group of the last event
+	values []string // of the last event
+}
+
+// A group is the events with the same values of the fields of -by.
+type group struct {
+	name  string
+	where []traffic.Where // that hold for its events and no others
+	said  bool            // whether -where can say them
+	on    *traffic.Part
+	study *study          // of the events that do not wait; nil: all of them wait
+	wait  []traffic.Event // to be studied, at most eventsThatWait
+}
+
+const (
+	// maxGroups is the greatest number of groups. More are likely to be names and numbers in paths.
+	maxGroups = 10_000
+	// eventsThatWait is how many events of a group are studied together. Most groups of a log have fewer, and
+	// take no memory for a study unless they are shown.
+	eventsThatWait = 64
+)
+
+func newGroups(o *options) *groups { return &groups{o: o, byName: map[string]*group{}} }
+
+// take counts events, which are in the order of time.
+func (a *groups) take(on *traffic.Traffic, events []traffic.Event) error {
+	for i := range events {
+		g, err := a.groupOf(on, &events[i])
+		if err != nil {
+			return err
+		}
+		if g.wait = append(g.wait, g.on.Add(events[i])); len(g.wait) == eventsThatWait {
+			g.studyWaiting(a.o)
+		}
+	}
+	return nil
+}
+
+// groupOf returns the group of an event.
+func (a *groups) groupOf(on *traffic.Traffic, e *traffic.Event) (*group, error) {
+	a.values = e.Values(a.values[:0])
+	a.name = a.o.by.AppendName(a.name[:0], a.values)
+	if g := a.byName[string(a.name)]; g != nil {
+		return g, nil
+	}
+	if len(a.all) == maxGroups {
+		return nil, a.tooMany()
+	}
+	g := &group{name: string(a.name), on: on.NewPart()}
+	g.where, g.said = a.o.by.Where(slices.Clone(a.values))
+	a.all, a.byName[g.name] = append(a.all, g), g
+	return g, nil
+}
+
+// tooMany says that there are too many groups, and what to try.
+func (a *groups) tooMany() error {
+	advice := "name fields with fewer values, or leave some out by -where"
+	if a.o.by.HasWhole(traffic.Path) {
+		advice = "group by the first segments of the path, as path/1 does and path/2, or leave out what no route serves by -where 'status!=404'"
+	}
+	return fmt.Errorf("-by %s: the log has more than %d groups, of which the last is %s: %s", a.o.by, maxGroups, a.name, advice)
+}
+
+// studyWaiting studies the events that wait.
+func (g *group) studyWaiting(o *options) {
+	if g.study == nil {
+		g.study = o.newStudy()
+	}
+	g.study.take(nil, g.wait)
+	g.wait = g.wait[:0]
+}
+
+// A groupReport is what a recording says about one group.
+type groupReport struct {
+	Group   string   `json:"group"` // its values
+	Where   []string `json:"where"` // the conditions of -where that choose it; none if -where cannot say them
+	Events  int64    `json:"events"`
+	Share   float64  `json:"share"` // of all events
+	Clients int      `json:"clients"`
+	findings
+
+	policyName, policyText string // for the file of -policy; empty if the group has no policy there
+}
+
+// others are the groups that are not shown. They are not studied, alone or together.
+type others struct {
+	Groups int     `json:"groups"`
+	Events int64   `json:"events"`
+	Share  float64 `json:"share"`           // of all events
+	Where  string  `json:"where,omitempty"` // the condition of -where that chooses all of them, if one can
+}
+
+// report returns the results, of the groups with most events.
+func (a *groups) report(on *traffic.Traffic) *report {
+	r := a.o.newReport(on)
+	r.By = a.o.by.String()
+	if on.Events == 0 {
+		return r
+	}
+	slices.SortFunc(a.all, func(g, h *group) int {
+		return cmp.Or(cmp.Compare(h.on.Events, g.on.Events), strings.Compare(g.name, h.name))
+	})
+	shown := a.all[:min(a.o.groups, len(a.all))]
+	for _, g := range shown {
+		r.Groups = append(r.Groups, g.report(a.o, on))
+	}
+	r.Others = a.others(shown, on)
+	r.Warnings = append(r.Warnings, logWarnings(on)...)
+	r.Next = a.nextSteps(r, shown)
+	return r
+}
+
+// report returns the results of a group.
+func (g *group) report(o *options, on *traffic.Traffic) groupReport {
+	if len(g.wait) > 0 {
+		g.studyWaiting(o)
+	}
+	g.study.on = g.on.End()
+	in := o.in(g)
+	r := groupReport{
+		Group: g.name, Where: []string{}, Events: g.on.Events, Share: output.Share(g.on.Events, on.Events),
+		Clients: len(g.on.Clients), findings: g.study.findings(in),
+	}
+	switch text, err := in.fileText(&r.findings); {
+	case !g.said:
+		r.Next = []step{} // no command can choose its events
+		r.lackPolicy(o, fmt.Errorf("-where has no way to say %s", g.name))
+	case err != nil:
+		in.file = nil
+		r.Next = nextSteps(&r.findings, in)
+		r.lackPolicy(o, err)
+	default:
+		r.policyName, r.policyText = in.policyName(), text
+	}
+	for i := range g.where {
+		if g.said {
+			r.Where = append(r.Where, g.where[i].String())
+		}
+	}
+	return r
+}
+
+// lackPolicy warns that the group has no policy in the file of -policy, if there is one.
+func (r *groupReport) lackPolicy(o *options, why error) {
+	if o.file != nil {
+		r.Warnings = append(r.Warnings, warning{"no policy", fmt.Sprintf("%s gets no policy for it: %v.", o.policy, why)})
+	}
+}
+
+// in returns the options under which the events of a group alone are read: by its conditions, and those given.
+func (o *options) in(g *group) *options {
+	c := *o
+	c.by, c.name = nil, strings.TrimSpace(o.name+" "+g.name)
+	c.Where = append(slices.Clone(g.where), o.Where...)
+	c.args = nil
+	for i := range g.where {
+		c.args = append(c.args, "-where", g.where[i].String())
+	}
+	c.args = append(c.args, o.args...)
+	return &c
+}
+
+// others returns what is known of the groups that are not shown.
+func (a *groups) others(shown []*group, on *traffic.Traffic) *others {
+	n := others{Groups: len(a.all) - len(shown), Events: on.Events}
+	if n.Groups == 0 {
+		return nil
+	}
+	not := traffic.Where{Field: shown[0].where[0].Field, Not: true}
+	said := len(a.o.by) == 1
+	for _, g := range shown {
+		n.Events -= g.on.Events
+		not.Values = append(not.Values, g.where[0].Values...)
+		said = said && g.said
+	}
+	if said {
+		n.Where = not.String()
+	}
+	n.Share = output.Share(n.Events, on.Events)
+	return &n
+}
+
+// nextSteps returns how to go on from the groups.
+func (a *groups) nextSteps(r *report, shown []*group) []step {
+	o, steps := a.o, []step{}
+	alone := []string{"by", "groups", "json", "policy", "name"} // what is left out for one group
+	if i := slices.IndexFunc(shown, func(g *group) bool { return g.said }); i >= 0 {
+		words := append([]string{"sash suggest"}, o.in(shown[i]).words(alone...)...)
+		steps = append(steps, step{"Look at a group: what would each limit have denied, and whom?", strings.Join(words, " ") + "\n"})
+	}
+	if r.Others != nil && r.Others.Where != "" {
+		words := append([]string{"sash suggest -where " + quoted(r.Others.Where)}, o.words(alone...)...)
+		steps = append(steps, step{"Look at all others, as one.", strings.Join(words, " ") + "\n"})
+	}
+	switch {
+	case !slices.ContainsFunc(r.Groups, func(g groupReport) bool { return g.Policy != nil }):
+	case o.file != nil:
+		words := append([]string{"sash replay -policy", quoted(o.policy)}, o.input("key", "trust", "cost", "where")...)
+		steps = append(steps,
+			step{"Replay the file: whom do its policies deny together, and when?", strings.Join(words, " ") + "\n"},
+			step{"Shadow them in production: policyfile.Load reads the file, policyfile.Watch follows it. The policies decide, and deny nothing. Count their outcomes for a week.", ""},
+			step{"Enforce them: write shadow: false, and go on counting.", ""})
+	case o.fileFaults() == nil:
+		words := append([]string{"sash suggest -policy limits.yaml"}, o.words("json", "policy")...)
+		steps = append(steps, step{"Add a policy for each group that is shown to a file.", strings.Join(words, " ") + "\n"})
+	}
+	return steps
+}
