@@ -75,8 +75,11 @@ func (a *groups) groupOf(on *traffic.Traffic, e *traffic.Event) (*group, error) 
 // tooMany says that there are too many groups, and what to try.
 func (a *groups) tooMany() error {
 	advice := "name fields with fewer values, or leave some out by -where"
-	if a.o.by.HasWhole(traffic.Path) {
-		advice = "group by the first segments of the path, as path/1 does and path/2, or leave out what no route serves by -where 'status!=404'"
+	switch segments := a.o.by.Parts(traffic.Path); {
+	case segments == 0:
+		advice = "group by the first segments of the path, as path/1 does, or leave out what no route serves by -where 'status!=404'"
+	case segments > 1:
+		advice = "group by fewer segments, as path/1 does, or leave out what no route serves by -where 'status!=404'"
 	}
 	return fmt.Errorf("-by %s: the log has more than %d groups, of which the last is %s: %s", a.o.by, maxGroups, a.name, advice)
 }
@@ -125,7 +128,7 @@ func (a *groups) report(on *traffic.Traffic) *report {
 		r.Groups = append(r.Groups, g.report(a.o, on))
 	}
 	r.Others = a.others(shown, on)
-	r.Warnings = append(r.Warnings, logWarnings(on)...)
+	r.Warnings = logWarnings(on)
 	r.Next = a.nextSteps(r, shown)
 	return r
 }

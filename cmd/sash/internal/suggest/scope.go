@@ -75,7 +75,7 @@ func isPlain(value string) bool {
 func patternOf(value string) string {
 	path, tree := strings.CutSuffix(value, "*")
 	switch {
-	case !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "*{} ") || strings.Contains(path, "//") || strings.Contains(path, "/."):
+	case !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "*{} ?") || strings.Contains(path, "//") || strings.Contains(path, "/."):
 		return ""
 	case tree && !strings.HasSuffix(path, "/"):
 		return "" // it stands for a part of a segment, too

@@ -29,7 +29,8 @@ const (
 )
 
 // logWarnings returns why the log may mislead.
-func logWarnings(on *traffic.Traffic) (all []warning) {
+func logWarnings(on *traffic.Traffic) []warning {
+	all := []warning{} // not null in JSON
 	for _, text := range on.Warnings(nil) { // those about short windows are in warnOfStamps
 		all = append(all, warning{"log", text})
 	}

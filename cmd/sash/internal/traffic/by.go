@@ -78,8 +78,15 @@ func (b By) Has(name string) bool {
 	return slices.ContainsFunc(b, func(f byField) bool { return f.name == name })
 }
 
-// HasWhole reports whether b has all of a field of that name.
-func (b By) HasWhole(name string) bool { return slices.Contains(b, byField{name: name}) }
+// Parts returns how many parts of a field count: 0 if all of it does, and -1 if b does not have it.
+func (b By) Parts(name string) int {
+	for _, f := range b {
+		if f.name == name {
+			return f.parts
+		}
+	}
+	return -1
+}
 
 // Names returns the names of the fields.
 func (b By) Names() (all []string) {
@@ -135,21 +142,20 @@ func (f byField) value(value string) (text string, many bool) {
 		if host := hostOf(value); host != "" && !strings.Contains(host, ":") {
 			return host, false
 		}
-	case f.parts == 0:
-	case f.name == Status && len(value) == 3:
-		return value[:1] + "xx", true
 	case f.name == Path:
 		if tree := treeOf(value, f.parts); tree != "" {
 			return tree + "*", true
 		}
+	case f.name == Status && f.parts > 0 && len(value) == 3:
+		return value[:1] + "xx", true
 	}
 	return value, false
 }
 
 // treeOf returns the first n segments of a path and the slash after them, or "" if the path has no more than
-// these.
+// these, or n is 0.
 func treeOf(path string, n int) string {
-	if !strings.HasPrefix(path, "/") {
+	if n == 0 || !strings.HasPrefix(path, "/") {
 		return ""
 	}
 	end := 1
