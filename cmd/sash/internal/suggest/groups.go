@@ -22,7 +22,7 @@ type groups struct {
 	values []string // of the last event
 }
 
-// A group is the events with the same values of the fields of -by.
+// A group is the events with the same values of the fields of -by, as far as these count.
 type group struct {
 	name  string
 	where []traffic.Where // that hold for its events and no others

@@ -178,9 +178,9 @@ by path/1: the most events that 98% of the clients of a group had in any window,
 ( ) adds nothing to the other limits of its group
 
 clients most above the suggested limits of a group; events in their busiest windows
-  events  of group   1m      1h          client  group
-   1,500   25.096%  31*  1,500*      192.0.2.80  /products/*
-     312    5.092%   4*     62*    203.0.113.10  /
+  events  of group   1m      1h        client  group
+   1,500   25.096%  31*  1,500*    192.0.2.80  /products/*
+     312    5.092%   4*     62*  203.0.113.10  /
 * above the suggested limit
 
 be careful
@@ -306,6 +306,35 @@ func TestGroups_RefuseWhatTheyCannot(t *testing.T) {
 	got := invoke("0\ta\n1\tb\n", "-by", "path")
 	require.Equal(t, command.Failed, got.status)
 	require.Contains(t, got.stderr, "-by path: - has no path")
+}
+
+// A column of paths may have queries, which do not tell groups apart.
+func TestGroups_OfPathsWithQueries(t *testing.T) {
+	const log = "at,path,who\n2026-03-10 00:00:00,/a?b=/c,x\n2026-03-10 00:00:01,/a,x\n2026-03-10 00:00:02,/a/b?c,y\n"
+	r := invoke(log, "-json", "-time", "at", "-key", "who", "-by", "path/1", "-").report(t)
+	require.Len(t, r.Groups, 2)
+	require.Equal(t, []string{"path=/a"}, r.Groups[0].Where)
+	require.EqualValues(t, 2, r.Groups[0].Events)
+	require.Equal(t, []string{"path=/a/*"}, r.Groups[1].Where)
+	require.EqualValues(t, 2, invoke(log, "-json", "-time", "at", "-key", "who", "-where", "path=/a", "-").report(t).Events)
+}
+
+// Warnings of groups are told once.
+func TestGroups_ShareWarnings(t *testing.T) {
+	r := report{heading: heading{Unit: "events"}, By: "path"}
+	add := func(group string, warnings ...warning) {
+		r.Groups = append(r.Groups, groupReport{Group: group, findings: findings{Warnings: warnings}})
+	}
+	r.Warnings = []warning{{"log", "A jump."}}
+	add("/a", warning{"whole seconds", "Seconds."}, warning{"short recording", "It covers 1h."}, warning{"incident", "At noon."})
+	add("/b", warning{"whole seconds", "Seconds."}, warning{"short recording", "It covers 2h."}, warning{"incident", "At ten."})
+	for _, group := range []string{"/c", "/d", "/e", "/f"} {
+		add(group, warning{"whole seconds", "Seconds."}, warning{"short recording", "It covers 3h."}, warning{"few clients", "Few."})
+	}
+	assert.Equal(t, []string{
+		"A jump.", "Each group: Seconds.", "/a: It covers 1h. The like is true of /b, /c, /d and 2 other groups.", "/a: At noon.", "/b: At ten.",
+		"/c, /d, /e, /f: Few.",
+	}, r.cautions())
 }
 
 func TestGroups_AreBounded(t *testing.T) {

@@ -88,13 +88,13 @@ func (r *report) groupsClients(w io.Writer, n int) {
 	for _, v := range r.Groups[0].Windows {
 		header += output.Short(v.window) + "\t"
 	}
-	fmt.Fprintln(table, header+"  client\t  group")
+	fmt.Fprintln(table, header+"client\t  group")
 	for _, m := range all[:min(n, len(all))] {
 		row := fmt.Sprintf("%s\t%s\t", humanize.Comma(m.client.Events), output.Percent(m.client.Share))
 		for i, units := range m.Busiest {
 			row += humanize.Comma(units) + m.mark(&m.Windows[i]) + "\t"
 		}
-		fmt.Fprintln(table, row+"  "+m.Client+"\t  "+m.Group)
+		fmt.Fprintln(table, row+m.Client+"\t  "+m.Group)
 	}
 	table.Flush()
 	fmt.Fprintln(w, "* above the suggested limit")

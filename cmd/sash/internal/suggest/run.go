@@ -5,6 +5,7 @@
 //	sash suggest access.log access.log.1.gz
 //	sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log
 //	zcat access.log.*.gz | grep '"POST /login' | sash suggest -window 1m -window 1h
+//	sash suggest -by method,path/1 access.log
 //
 // It reads what sash replay reads.
 //
@@ -58,6 +59,23 @@
 // answers were 5xx. These are the windows of clients that have half of the percentile or more. The flags
 // -from, -to, -without and -where leave an incident out.
 //
+// # Groups
+//
+// With -by, events are grouped by fields of the log, such as path, method, status or a column of a CSV. Each group
+// has limits of its own, in one pass over the log. path/1 groups by the first segment of a path, and path/2 by two:
+// the group /users/* has all paths that begin with /users/, and the group /users that path alone. status/1 groups by
+// the class of a status, as 4xx.
+//
+// A group is what a condition of -where chooses for each field. All that the report says of it is what the report
+// says under these conditions, but for what concerns the reading of the log: lines that come too late to be put in
+// order may be others, as fewer lines are between them. The report names the conditions, and a command with them
+// for the first group. Some values have no condition, such as a path with a comma. Their groups have figures,
+// and no commands.
+//
+// The report shows the groups with most events, as many as -groups says. The others are counted, and not studied.
+// They are what is left by the condition that excludes all values shown. A log with more than 10,000 groups is
+// refused.
+//
 // # The policy
 //
 // The policy that is printed tells clients apart, and counts, as the recording was measured. It is for the
@@ -68,6 +86,10 @@
 // With -policy the policy is added to a file of package policyfile, as a shadow, and nothing else of the
 // file changes; or a new file is made. The file must not have a policy of that -name. What a file cannot
 // say is refused.
+//
+// With -by, a policy for each group that is shown is added, all in one step. Its name is the values of the group,
+// after -name if that is given. A group without a suggestion, or for whose values a policy has no pattern, gets
+// none, and the report says so.
 //
 // The bytes of a response are known afterwards. So with -cost size the policy settles them. The event
 // that exceeds a limit is then served, and what it costs beyond the limit is carried until it is paid.
@@ -84,8 +106,12 @@
 // up to twice that; and 176 for token buckets. Events of one instant mostly share them, so a log of whole seconds takes
 // little for a flood. Reading takes further memory.
 //
+// With -by, that is for each client of each group. A group with fewer than 64 events keeps these alone, at 40 bytes
+// each, and some 60 for each client.
+//
 // With -json the report is one object. Its fields are the fields of output.Summary, and of the types report,
-// windowReport, busiest, candidate, suggestion, together, client, warning and step.
+// heading, findings, windowReport, busiest, candidate, suggestion, together, client, warning, step, groupReport and
+// others. With -by the findings are in groups, and the object itself has only warnings about the log, and next steps.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
 // readable or not the fields that flags name, or if the picture or the policy could not be written; 2 if

@@ -30,7 +30,7 @@ const (
 
 // logWarnings returns why the log may mislead.
 func logWarnings(on *traffic.Traffic) []warning {
-	all := []warning{} // not null in JSON
+	all := []warning{}
 	for _, text := range on.Warnings(nil) { // those about short windows are in warnOfStamps
 		all = append(all, warning{"log", text})
 	}
