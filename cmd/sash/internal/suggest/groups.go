@@ -2,6 +2,7 @@ package suggest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -144,30 +145,32 @@ func (g *group) report(o *options, on *traffic.Traffic) groupReport {
 		Group: g.name, Where: []string{}, Events: g.on.Events, Share: output.Share(g.on.Events, on.Events),
 		Clients: len(g.on.Clients), findings: g.study.findings(in),
 	}
-	switch text, err := in.fileText(&r.findings); {
-	case !g.said:
+	if o.file != nil {
+		r.choosePolicy(in, g.said)
+	}
+	if !g.said {
 		r.Next = []step{} // no command can choose its events
-		r.lackPolicy(o, fmt.Errorf("-where has no way to say %s", g.name))
-	case err != nil:
-		in.file = nil
-		r.Next = nextSteps(&r.findings, in)
-		r.lackPolicy(o, err)
-	default:
-		r.policyName, r.policyText = in.policyName(), text
+		return r
 	}
 	for i := range g.where {
-		if g.said {
-			r.Where = append(r.Where, g.where[i].String())
-		}
+		r.Where = append(r.Where, g.where[i].String())
 	}
 	return r
 }
 
-// lackPolicy warns that the group has no policy in the file of -policy, if there is one.
-func (r *groupReport) lackPolicy(o *options, why error) {
-	if o.file != nil {
-		r.Warnings = append(r.Warnings, warning{"no policy", fmt.Sprintf("%s gets no policy for it: %v.", o.policy, why)})
+// choosePolicy sets the policy for the file of -policy, or warns why there is none.
+func (r *groupReport) choosePolicy(in *options, said bool) {
+	text, err := in.fileText(&r.findings)
+	if !said {
+		err = errors.New("-where has no way to say its values")
 	}
+	if err == nil {
+		r.policyName, r.policyText = in.policyName(), text
+		return
+	}
+	r.Warnings = append(r.Warnings, warning{"no policy", fmt.Sprintf("%s gets no policy for it: %v.", in.policy, err)})
+	in.file = nil // so that the next steps have Go code
+	r.Next = nextSteps(&r.findings, in)
 }
 
 // in returns the options under which the events of a group alone are read: by its conditions, and those given.

@@ -204,7 +204,8 @@ const usageText = `Usage: sash suggest [flags] [FILE...]
 
 Suggests limits from recorded traffic. It measures each client's busiest window,
 wherever that begins, and says which clients and events each limit would have
-denied. A suggested limit leaves 99.9% of the clients alone, with headroom.
+denied. A suggested limit leaves 99.9% of the clients alone, with headroom. With -by
+there is one for each route, status or other group of events.
 
 It reads what sash replay reads: the logs of many servers, whose format is detected
 or named by -format, or by the configuration of the server; with -time CSV with a
