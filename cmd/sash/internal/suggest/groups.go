@@ -68,7 +68,7 @@ func (a *groups) groupOf(on *traffic.Traffic, e *traffic.Event) (*group, error) 
 		return nil, a.tooMany()
 	}
 	g := &group{name: string(a.name), on: on.NewPart()}
-	g.where, g.said = a.o.by.Where(slices.Clone(a.values))
+	g.where, g.said = a.o.by.Where(a.values)
 	a.all, a.byName[g.name] = append(a.all, g), g
 	return g, nil
 }
@@ -82,7 +82,7 @@ func (a *groups) tooMany() error {
 	case segments > 1:
 		advice = "group by fewer segments, as path/1 does, or leave out what no route serves by -where 'status!=404'"
 	}
-	return fmt.Errorf("-by %s: the log has more than %d groups, of which the last is %s: %s", a.o.by, maxGroups, a.name, advice)
+	return fmt.Errorf("-by %s: the log has more than %d groups, such as %s: %s", a.o.by, maxGroups, traffic.Clip(string(a.name)), advice)
 }
 
 // studyWaiting studies the events that wait.
@@ -224,7 +224,8 @@ func (a *groups) nextSteps(r *report, shown []*group) []step {
 		words := append([]string{"sash replay -policy", quoted(o.policy)}, o.input("key", "trust", "cost", "where")...)
 		steps = append(steps,
 			step{"Replay the file: whom do its policies deny together, and when?", strings.Join(words, " ") + "\n"},
-			step{"Shadow them in production: policyfile.Load reads the file, policyfile.Watch follows it. The policies decide, and deny nothing. Count their outcomes for a week.", ""},
+			step{"Shadow them in production: policyfile.Load reads the file, policyfile.Watch follows it. " +
+				"The policies decide, and deny nothing. Count their outcomes for a week.", ""},
 			step{"Enforce them: write shadow: false, and go on counting.", ""})
 	case o.fileFaults() == nil:
 		words := append([]string{"sash suggest -policy limits.yaml"}, o.words("json", "policy")...)

@@ -344,7 +344,7 @@ func TestGroups_AreBounded(t *testing.T) {
 	}
 	got := invoke(log.String(), "-by", "path")
 	require.Equal(t, command.Failed, got.status)
-	require.Contains(t, got.stderr, "-by path: the log has more than 10000 groups, of which the last is /users/10000: group by the first segments of the path, as path/1 does")
+	require.Contains(t, got.stderr, "-by path: the log has more than 10000 groups, such as \"/users/10000\": group by the first segments of the path, as path/1 does")
 	require.Empty(t, got.stdout)
 	require.Contains(t, invoke(log.String(), "-by", "path/2").stderr, "group by fewer segments, as path/1 does")
 	require.Contains(t, invoke(strings.ReplaceAll(log.String(), "/users/", ""), "-by", "path/1").stderr, "name fields with fewer values")
