@@ -140,7 +140,7 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "suggest-groups-say-what-where-reads-otherwise", fault: "a path that ends with an asterisk is said to be a tree",
-		file: "cmd/sash/internal/traffic/by.go", old: `strings.HasSuffix(text, "*") && !many, `, new: "",
+		file: "cmd/sash/internal/traffic/by.go", old: `strings.HasSuffix(text, "*") && !many, `, new: `text == "*" && !many, `,
 		in: "cmd/sash/internal/suggest", tests: "TestModel_GroupsAreWhatWhereChooses",
 	},
 	{
