@@ -129,6 +129,11 @@ var ofSuggest = []mutant{
 		in: "cmd/sash/internal/traffic", tests: "TestPart_HasItsEventsAlone",
 	},
 	{
+		name: "suggest-groups-of-a-second-by-have-values-of-the-first", fault: "each -by reads the values of the first one's fields",
+		file: "cmd/sash/internal/suggest/groups.go", old: "		from += len(by)\n", new: "",
+		in: "cmd/sash/internal/suggest", tests: "TestModel_GroupsAreWhatWhereChooses",
+	},
+	{
 		name: "suggest-groups-forget-what-waits", fault: "the last events of a group that has a study are not studied",
 		file: "cmd/sash/internal/suggest/groups.go", old: "	if len(g.wait) > 0 {\n", new: "	if g.study == nil {\n",
 		in: "cmd/sash/internal/suggest", tests: "TestModel_GroupsAreWhatWhereChooses",

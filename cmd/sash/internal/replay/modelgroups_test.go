@@ -22,8 +22,10 @@ import (
 
 // A groupsReport is the part of a report of suggest -by that the models compare.
 type groupsReport struct {
-	By     string
-	Groups []groupReport
+	By []struct {
+		Fields string
+		Groups []groupReport
+	}
 }
 
 type groupReport struct {
@@ -68,10 +70,14 @@ func (p *policyCase) runGroups(t *testing.T, total map[string]int) error {
 	p.log, p.visits = p.diary.write(p.visits, false)
 	by := []string{"path", "path/1", "path/2", "method,path", "path,status/1", "status", "method,path/1,status"}
 	if p.diary.host {
-		by = append(by, "host", "host", "host,path")
+		by = append(by, "host", "host,path")
 	}
 	file := filepath.Join(t.TempDir(), p.name)
-	args := []string{"-json", "-by", pick(p.random, by), "-policy", file, "-percentile", pick(p.random, []string{"20", "50", "80"}), "-headroom", "1", "-window", "2s", "-window", "10s"}
+	p.random.Shuffle(len(by), func(i, j int) { by[i], by[j] = by[j], by[i] })
+	args := []string{"-json", "-by", by[0], "-policy", file, "-percentile", pick(p.random, []string{"20", "50", "80"}), "-headroom", "1", "-window", "2s", "-window", "10s"}
+	if p.chance(4) {
+		args = append(args, "-by", by[1])
+	}
 	if p.diary.format != "" {
 		args = append(args, "-format", p.diary.format)
 	}
@@ -119,15 +125,15 @@ func (p *policyCase) compareGroups(r *groupsReport, total map[string]int) error 
 		return err
 	}
 	for _, policy := range enforced.Policies.Policies {
-		i := slices.IndexFunc(r.Groups, func(g groupReport) bool { return g.Group == policy.Name })
+		total["policies"]++
+		if by := r.By[0].Fields; len(r.By) > 1 || strings.Contains(by, ",") || by == "status" {
+			continue
+		}
+		i := slices.IndexFunc(r.By[0].Groups, func(g groupReport) bool { return g.Group == policy.Name })
 		if i < 0 {
 			return fmt.Errorf("no group for the policy %q", policy.Name)
 		}
-		total["policies"]++
-		if strings.ContainsAny(r.By, ",") || strings.Contains(r.By, "status") {
-			continue
-		}
-		commands := strings.Split(strings.TrimSpace(r.Groups[i].Next[0].Code), "\n")
+		commands := strings.Split(strings.TrimSpace(r.By[0].Groups[i].Next[0].Code), "\n")
 		words, err := shellWords(commands[len(commands)-1:])
 		if err != nil {
 			return err
@@ -176,6 +182,7 @@ func (p *program) checkGroups() {
 	if p.err != nil {
 		return
 	}
+	groups := r.By[0].Groups
 	events := map[string]int64{}
 	for _, e := range p.events {
 		name := ""
@@ -185,8 +192,8 @@ func (p *program) checkGroups() {
 		events[name]++
 	}
 	var got, want []int64
-	for i := range r.Groups {
-		got = append(got, r.Groups[i].Events)
+	for i := range groups {
+		got = append(got, groups[i].Events)
 	}
 	for _, n := range events {
 		want = append(want, n)
@@ -194,9 +201,9 @@ func (p *program) checkGroups() {
 	slices.Sort(got)
 	slices.Sort(want)
 	p.equal("the events of groups", fmt.Sprint(got), fmt.Sprint(want))
-	for i := range r.Groups {
-		g := &r.Groups[i]
-		if len(g.Where) == 0 || i > 0 && i != len(r.Groups)/2 {
+	for i := range groups {
+		g := &groups[i]
+		if len(g.Where) == 0 || i > 0 && i != len(groups)/2 {
 			continue
 		}
 		var where []string

@@ -11,19 +11,28 @@ import (
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
-// groups are the events of each group of -by, each with a study of its own.
+// A grouping is the events of each group of one -by, each group with a study of its own. An event is in one group of
+// each grouping.
 //
 // Invariant: a group is studied as if the log had its events alone. So its findings are what -where finds, with the
 // conditions of the group.
-type groups struct {
+type grouping struct {
 	o      *options
+	by     traffic.By
+	from   int // the index of its first value among those of an event
 	all    []*group
 	byName map[string]*group
-	name   []byte   // of the group of the last event
+	name   []byte // of the group of the last event
+}
+
+// groupings are those of all -by.
+type groupings struct {
+	o      *options
+	all    []*grouping
 	values []string // of the last event
 }
 
-// A group is the events with the same values of the fields of -by, as far as these count.
+// A group is the events with the same values of the fields of a -by, as far as these count.
 type group struct {
 	name  string
 	where []traffic.Where // that hold for its events and no others
@@ -34,33 +43,42 @@ type group struct {
 }
 
 const (
-	// maxGroups is the greatest number of groups. More are likely to be names and numbers in paths.
+	// maxGroups is the greatest number of groups of a -by. More are likely to be names and numbers in paths.
 	maxGroups = 10_000
 	// eventsThatWait is how many events of a group are studied together. Most groups of a log have fewer, and
 	// take no memory for a study unless they are shown.
 	eventsThatWait = 64
 )
 
-func newGroups(o *options) *groups { return &groups{o: o, byName: map[string]*group{}} }
+func newGroupings(o *options) *groupings {
+	a, from := &groupings{o: o}, 0
+	for _, by := range o.by {
+		a.all = append(a.all, &grouping{o: o, by: by, from: from, byName: map[string]*group{}})
+		from += len(by)
+	}
+	return a
+}
 
 // take counts events, which are in the order of time.
-func (a *groups) take(on *traffic.Traffic, events []traffic.Event) error {
+func (a *groupings) take(on *traffic.Traffic, events []traffic.Event) error {
 	for i := range events {
-		g, err := a.groupOf(on, &events[i])
-		if err != nil {
-			return err
-		}
-		if g.wait = append(g.wait, g.on.Add(events[i])); len(g.wait) == eventsThatWait {
-			g.studyWaiting(a.o)
+		a.values = events[i].Values(a.values[:0])
+		for _, b := range a.all {
+			g, err := b.groupOf(on, a.values[b.from:])
+			if err != nil {
+				return err
+			}
+			if g.wait = append(g.wait, g.on.Add(events[i])); len(g.wait) == eventsThatWait {
+				g.studyWaiting(a.o)
+			}
 		}
 	}
 	return nil
 }
 
-// groupOf returns the group of an event.
-func (a *groups) groupOf(on *traffic.Traffic, e *traffic.Event) (*group, error) {
-	a.values = e.Values(a.values[:0])
-	a.name = a.o.by.AppendName(a.name[:0], a.values)
+// groupOf returns the group of an event with these values.
+func (a *grouping) groupOf(on *traffic.Traffic, values []string) (*group, error) {
+	a.name = a.by.AppendName(a.name[:0], values)
 	if g := a.byName[string(a.name)]; g != nil {
 		return g, nil
 	}
@@ -68,21 +86,21 @@ func (a *groups) groupOf(on *traffic.Traffic, e *traffic.Event) (*group, error) 
 		return nil, a.tooMany()
 	}
 	g := &group{name: string(a.name), on: on.NewPart()}
-	g.where, g.said = a.o.by.Where(a.values)
+	g.where, g.said = a.by.Where(values)
 	a.all, a.byName[g.name] = append(a.all, g), g
 	return g, nil
 }
 
 // tooMany says that there are too many groups, and what to try.
-func (a *groups) tooMany() error {
+func (a *grouping) tooMany() error {
 	advice := "name fields with fewer values, or leave some out by -where"
-	switch segments := a.o.by.Parts(traffic.Path); {
+	switch segments := a.by.Parts(traffic.Path); {
 	case segments == 0:
 		advice = "group by the first segments of the path, as path/1 does, or leave out what no route serves by -where 'status!=404'"
 	case segments > 1:
 		advice = "group by fewer segments, as path/1 does, or leave out what no route serves by -where 'status!=404'"
 	}
-	return fmt.Errorf("-by %s: the log has more than %d groups, such as %s: %s", a.o.by, maxGroups, traffic.Clip(string(a.name)), advice)
+	return fmt.Errorf("-by %s: the log has more than %d groups, such as %s: %s", a.by, maxGroups, traffic.Clip(string(a.name)), advice)
 }
 
 // studyWaiting studies the events that wait.
@@ -92,6 +110,13 @@ func (g *group) studyWaiting(o *options) {
 	}
 	g.study.take(nil, g.wait)
 	g.wait = g.wait[:0]
+}
+
+// A groupingReport is what a recording says about the groups of one -by.
+type groupingReport struct {
+	Fields string        `json:"fields"` // by which events are grouped
+	Groups []groupReport `json:"groups"` // that are shown: those with most events, most first
+	Others *others       `json:"others,omitempty"`
 }
 
 // A groupReport is what a recording says about one group.
@@ -106,7 +131,7 @@ type groupReport struct {
 	policyName, policyText string // for the file of -policy; empty if the group has no policy there
 }
 
-// others are the groups that are not shown. They are not studied, alone or together.
+// others are the groups that are not shown, if there are any. They are not studied, alone or together.
 type others struct {
 	Groups int     `json:"groups"`
 	Events int64   `json:"events"`
@@ -114,25 +139,36 @@ type others struct {
 	Where  string  `json:"where,omitempty"` // the condition of -where that chooses all of them, if one can
 }
 
-// report returns the results, of the groups with most events.
-func (a *groups) report(on *traffic.Traffic) *report {
+// report returns the results.
+func (a *groupings) report(on *traffic.Traffic) *report {
 	r := a.o.newReport(on)
-	r.By = a.o.by.String()
 	if on.Events == 0 {
 		return r
 	}
+	r.Warnings = logWarnings(on)
+	for _, b := range a.all {
+		r.By = append(r.By, b.report(on))
+		r.Next = append(r.Next, b.nextSteps(&r.By[len(r.By)-1])...)
+	}
+	r.Next = append(r.Next, a.policySteps(r)...)
+	return r
+}
+
+// report returns the results of the groups with most events.
+func (a *grouping) report(on *traffic.Traffic) groupingReport {
 	slices.SortFunc(a.all, func(g, h *group) int {
 		return cmp.Or(cmp.Compare(h.on.Events, g.on.Events), strings.Compare(g.name, h.name))
 	})
-	shown := a.all[:min(a.o.groups, len(a.all))]
-	for _, g := range shown {
+	r := groupingReport{Fields: a.by.String()}
+	for _, g := range a.shown() {
 		r.Groups = append(r.Groups, g.report(a.o, on))
 	}
-	r.Others = a.others(shown, on)
-	r.Warnings = logWarnings(on)
-	r.Next = a.nextSteps(r, shown)
+	r.Others = a.others(on)
 	return r
 }
+
+// shown returns the groups that are shown, of those in their order.
+func (a *grouping) shown() []*group { return a.all[:min(a.o.groups, len(a.all))] }
 
 // report returns the results of a group.
 func (g *group) report(o *options, on *traffic.Traffic) groupReport {
@@ -187,13 +223,14 @@ func (o *options) in(g *group) *options {
 }
 
 // others returns what is known of the groups that are not shown.
-func (a *groups) others(shown []*group, on *traffic.Traffic) *others {
+func (a *grouping) others(on *traffic.Traffic) *others {
+	shown := a.shown()
 	n := others{Groups: len(a.all) - len(shown), Events: on.Events}
 	if n.Groups == 0 {
 		return nil
 	}
 	not := traffic.Where{Field: shown[0].where[0].Field, Not: true}
-	said := len(a.o.by) == 1
+	said := len(a.by) == 1
 	for _, g := range shown {
 		n.Events -= g.on.Events
 		not.Values = append(not.Values, g.where[0].Values...)
@@ -206,30 +243,38 @@ func (a *groups) others(shown []*group, on *traffic.Traffic) *others {
 	return &n
 }
 
-// nextSteps returns how to go on from the groups.
-func (a *groups) nextSteps(r *report, shown []*group) []step {
-	o, steps := a.o, []step{}
+// nextSteps returns how to look at groups.
+func (a *grouping) nextSteps(r *groupingReport) (steps []step) {
+	o, shown := a.o, a.shown()
 	alone := []string{"by", "groups", "json", "policy", "name"} // what is left out for one group
 	if i := slices.IndexFunc(shown, func(g *group) bool { return g.said }); i >= 0 {
 		words := append([]string{"sash suggest"}, o.in(shown[i]).words(alone...)...)
-		steps = append(steps, step{"Look at a group: what would each limit have denied, and whom?", strings.Join(words, " ") + "\n"})
+		steps = append(steps, step{"Look at one group by " + r.Fields + ": what would each limit have denied, and whom?", strings.Join(words, " ") + "\n"})
 	}
 	if r.Others != nil && r.Others.Where != "" {
 		words := append([]string{"sash suggest -where " + quoted(r.Others.Where)}, o.words(alone...)...)
-		steps = append(steps, step{"Look at all others, as one.", strings.Join(words, " ") + "\n"})
-	}
-	switch {
-	case !slices.ContainsFunc(r.Groups, func(g groupReport) bool { return g.Policy != nil }):
-	case o.file != nil:
-		words := append([]string{"sash replay -policy", quoted(o.policy)}, o.input("key", "trust", "cost", "where")...)
-		steps = append(steps,
-			step{"Replay the file: whom do its policies deny together, and when?", strings.Join(words, " ") + "\n"},
-			step{"Shadow them in production: policyfile.Load reads the file, policyfile.Watch follows it. " +
-				"The policies decide, and deny nothing. Count their outcomes for a week.", ""},
-			step{"Enforce them: write shadow: false, and go on counting.", ""})
-	case o.fileFaults() == nil:
-		words := append([]string{"sash suggest -policy limits.yaml"}, o.words("json", "policy")...)
-		steps = append(steps, step{"Add a policy for each group that is shown to a file.", strings.Join(words, " ") + "\n"})
+		steps = append(steps, step{"Look at all others by " + r.Fields + ", as one.", strings.Join(words, " ") + "\n"})
 	}
 	return steps
+}
+
+// policySteps returns how to go on to policies.
+func (a *groupings) policySteps(r *report) []step {
+	o := a.o
+	limited := func(g groupReport) bool { return g.Policy != nil }
+	switch {
+	case !slices.ContainsFunc(r.By, func(b groupingReport) bool { return slices.ContainsFunc(b.Groups, limited) }):
+	case o.file != nil:
+		words := append([]string{"sash replay -policy", quoted(o.policy)}, o.input("key", "trust", "cost", "where")...)
+		return []step{
+			{"Replay the file: whom do its policies deny together, and when?", strings.Join(words, " ") + "\n"},
+			{"Shadow them in production: policyfile.Load reads the file, policyfile.Watch follows it. " +
+				"The policies decide, and deny nothing. Count their outcomes for a week.", ""},
+			{"Enforce them: write shadow: false, and go on counting.", ""},
+		}
+	case o.fileFaults() == nil:
+		words := append([]string{"sash suggest -policy limits.yaml"}, o.words("json", "policy")...)
+		return []step{{"Add a policy for each group that is shown to a file.", strings.Join(words, " ") + "\n"}}
+	}
+	return nil
 }

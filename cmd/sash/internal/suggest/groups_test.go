@@ -23,7 +23,7 @@ import (
 type groupCase struct {
 	random *rand.Rand
 	files  []string
-	by     string
+	by     []string
 	flags  []string
 }
 
@@ -39,7 +39,12 @@ func newGroupCase(t *testing.T, seed uint64) *groupCase {
 		require.NoError(t, os.WriteFile(name, []byte(c.log(step)), 0o600))
 		c.files = append(c.files, name)
 	}
-	c.by = pick(r, "path", "path", "path/1", "path/2", "status", "status/1", "method", "host", "plan", "method,path", "path/1,status/1", "status,host,path")
+	all := []string{"path", "path/1", "path/2", "status", "status/1", "method", "host", "plan", "method,path", "path/1,status/1", "status,host,path"}
+	for range 1 + r.IntN(3) {
+		if by := pick(r, all...); !slices.Contains(c.by, by) {
+			c.by = append(c.by, by)
+		}
+	}
 	c.flags = append(c.flags, "-time", "at", "-key", pick(r, "who", "who", "who,method", "none"))
 	for _, flags := range [][]string{
 		{"-percentile", pick(r, "50", "80", "99")},
@@ -97,71 +102,93 @@ func TestModel_GroupsAreWhatWhereChooses(t *testing.T) {
 	if testing.Short() {
 		programs = 25
 	}
-	groups, limited, unsaid := 0, 0, 0
+	total := map[string]int{}
 	for seed := range programs {
 		c := newGroupCase(t, seed)
-		args := slices.Concat([]string{"-json", "-by", c.by, "-groups", "1000"}, c.flags, c.files)
-		got := invoke("", args...)
+		got := invoke("", c.args("-json", "-groups", "1000")...)
 		if got.status != command.OK {
-			require.Contains(t, got.stderr, "no event", "seed %d: %q", seed, args)
+			require.Contains(t, got.stderr, "no event", "seed %d: %q", seed, c.args())
 			continue
 		}
 		whole := got.report(t)
-		require.Equal(t, c.by, whole.By)
-		require.Nil(t, whole.Others)
 		require.Empty(t, whole.Windows)
-		events := int64(0)
-		for i, g := range whole.Groups {
-			groups, events = groups+1, events+g.Events
-			if i > 0 {
-				require.LessOrEqual(t, g.Events, whole.Groups[i-1].Events)
+		require.Len(t, whole.By, len(c.by))
+		for i, by := range whole.By {
+			require.Equal(t, c.by[i], by.Fields)
+			require.Nil(t, by.Others)
+			events := int64(0)
+			for j, g := range by.Groups {
+				events += g.Events
+				if j > 0 {
+					require.LessOrEqual(t, g.Events, by.Groups[j-1].Events)
+				}
+				c.compareGroup(t, &whole, &g, total)
 			}
-			if len(g.Where) == 0 {
-				require.Empty(t, g.Next)
-				unsaid++
-				continue
-			}
-			var where []string
-			for _, w := range g.Where {
-				where = append(where, "-where", w)
-			}
-			alone := invoke("", slices.Concat([]string{"-json"}, where, c.flags, c.files)...).report(t)
-			about := fmt.Sprintf("seed %d, %s of %q", seed, g.Group, args)
-			require.Equal(t, alone.Events, g.Events, about)
-			require.Equal(t, alone.Clients, g.Clients, about)
-			require.InDelta(t, float64(alone.Events)/float64(whole.Events), g.Share, 1e-9, about)
-			require.JSONEq(t, comparable(alone.findings), comparable(g.findings), about)
-			if g.Policy != nil {
-				limited++
-			}
+			require.Equal(t, whole.Events, events, "seed %d", seed)
 		}
-		require.Equal(t, whole.Events, events, "seed %d", seed)
-		c.few(t, &whole)
+		c.few(t, &whole, total)
 	}
-	t.Logf("%d groups, %d with limits, %d that -where cannot say", groups, limited, unsaid)
-	require.Greater(t, groups, 100)
-	require.Greater(t, limited, 50)
-	require.Greater(t, unsaid, 10)
+	t.Log(total)
+	require.Greater(t, total["groups"], 100)
+	require.Greater(t, total["with limits"], 50)
+	require.Greater(t, total["that -where cannot say"], 10)
+	require.Greater(t, total["others"], 5)
+}
+
+// args returns a command line that reads the recording by groups.
+func (c *groupCase) args(flags ...string) []string {
+	for _, by := range c.by {
+		flags = append(flags, "-by", by)
+	}
+	return slices.Concat(flags, c.flags, c.files)
+}
+
+// compareGroup compares the report of a group with the report by -where.
+func (c *groupCase) compareGroup(t *testing.T, whole *report, g *groupReport, total map[string]int) {
+	total["groups"]++
+	if len(g.Where) == 0 {
+		require.Empty(t, g.Next)
+		total["that -where cannot say"]++
+		return
+	}
+	args := []string{"-json"}
+	for _, w := range g.Where {
+		args = append(args, "-where", w)
+	}
+	alone := invoke("", slices.Concat(args, c.flags, c.files)...).report(t)
+	about := fmt.Sprintf("%s of %q", g.Group, c.args())
+	require.Equal(t, alone.Events, g.Events, about)
+	require.Equal(t, alone.Clients, g.Clients, about)
+	require.InDelta(t, float64(alone.Events)/float64(whole.Events), g.Share, 1e-9, about)
+	require.JSONEq(t, comparable(alone.findings), comparable(g.findings), about)
+	if g.Policy != nil {
+		total["with limits"]++
+	}
 }
 
 // few compares a report of some groups with the report of all.
-func (c *groupCase) few(t *testing.T, whole *report) {
-	n := 1 + c.random.IntN(len(whole.Groups))
-	args := slices.Concat(c.flags, c.files)
-	r := invoke("", slices.Concat([]string{"-json", "-by", c.by, "-groups", fmt.Sprint(n)}, args)...).report(t)
-	require.Equal(t, whole.Groups[:n], r.Groups)
-	if n == len(whole.Groups) {
-		require.Nil(t, r.Others)
-		return
-	}
-	require.Equal(t, len(whole.Groups)-n, r.Others.Groups)
-	events := r.Others.Events
-	for _, g := range r.Groups {
-		events += g.Events
-	}
-	require.Equal(t, whole.Events, events)
-	if r.Others.Where != "" {
-		require.Equal(t, r.Others.Events, invoke("", slices.Concat([]string{"-json", "-where", r.Others.Where}, args)...).report(t).Events)
+func (c *groupCase) few(t *testing.T, whole *report, total map[string]int) {
+	n := 1 + c.random.IntN(len(whole.By[0].Groups))
+	r := invoke("", c.args("-json", "-groups", fmt.Sprint(n))...).report(t)
+	for i, by := range r.By {
+		all := whole.By[i].Groups
+		shown := min(n, len(all))
+		require.Equal(t, all[:shown], by.Groups)
+		if shown == len(all) {
+			require.Nil(t, by.Others)
+			continue
+		}
+		require.Equal(t, len(all)-shown, by.Others.Groups)
+		events := by.Others.Events
+		for _, g := range by.Groups {
+			events += g.Events
+		}
+		require.Equal(t, whole.Events, events)
+		if by.Others.Where != "" {
+			total["others"]++
+			others := invoke("", slices.Concat([]string{"-json", "-where", by.Others.Where}, c.flags, c.files)...).report(t)
+			require.Equal(t, by.Others.Events, others.Events)
+		}
 	}
 }
 
@@ -198,7 +225,7 @@ func TestGroups_CommandsRun(t *testing.T) {
 	require.NoError(t, os.WriteFile("it's a $log.gz", log, 0o600))
 	r := invoke("", "-json", "-by", "path", "-groups", "2", "-window", "1m", "it's a $log.gz").report(t)
 	require.Len(t, r.Next, 3)
-	for i, events := range []int64{r.Groups[0].Events, r.Others.Events, r.Events} {
+	for i, events := range []int64{r.By[0].Groups[0].Events, r.By[0].Others.Events, r.Events} {
 		words := shellWords(t, strings.TrimSpace(r.Next[i].Code))
 		require.Equal(t, []string{"sash", "suggest"}, words[:2])
 		again := invoke("", append([]string{"-json"}, words[2:]...)...)
@@ -260,7 +287,8 @@ func TestGroups_SayWhichGetNoPolicy(t *testing.T) {
 	path := limitsFile(t, "")
 	r := invoke(log.String(), "-json", "-by", "path", "-window", "10s", "-where", "path!=/f", "-policy", path, "-").report(t)
 	why := map[string]string{}
-	for _, g := range r.Groups {
+	groups := r.By[0].Groups
+	for _, g := range groups {
 		i := slices.IndexFunc(g.Warnings, func(w warning) bool { return w.Kind == "no policy" })
 		if i >= 0 {
 			why[g.Group] = g.Warnings[i].Text
@@ -278,7 +306,7 @@ func TestGroups_SayWhichGetNoPolicy(t *testing.T) {
 	assert.NotContains(t, why, "/a")
 	policies, err := policyfile.Load(path)
 	require.NoError(t, err)
-	require.Len(t, policies, len(r.Groups)-len(why))
+	require.Len(t, policies, len(groups)-len(why))
 	require.Equal(t, "/a", policies[0].Pattern)
 
 	path = limitsFile(t, "")
@@ -290,8 +318,10 @@ func TestGroups_SayWhichGetNoPolicy(t *testing.T) {
 
 func TestGroups_RefuseWhatTheyCannot(t *testing.T) {
 	for args, want := range map[string]string{
-		"-by path/0":                             "-by: \"path/0\": only a path has parts",
-		"-by path -by status":                    "-by is given twice: join fields by commas",
+		"-by path/0":                     "-by: \"path/0\": only a path has parts",
+		"-by path/1 -by path -by path/1": "-by path/1 is given twice",
+		"-by path -by path/1,agent -where path=/a* -policy a.yaml": "a group of agent is",
+		"-by path -by status -where path=/a* -policy a.yaml":       "for which requests path=/a* holds",
 		"-by path -groups 0":                     "-groups must be >= 1, got 0",
 		"-groups 5":                              "-groups needs -by",
 		"-by path -svg a.svg":                    "-svg draws one group: leave out -by",
@@ -312,18 +342,19 @@ func TestGroups_RefuseWhatTheyCannot(t *testing.T) {
 func TestGroups_OfPathsWithQueries(t *testing.T) {
 	const log = "at,path,who\n2026-03-10 00:00:00,/a?b=/c,x\n2026-03-10 00:00:01,/a,x\n2026-03-10 00:00:02,/a/b?c,y\n"
 	r := invoke(log, "-json", "-time", "at", "-key", "who", "-by", "path/1", "-").report(t)
-	require.Len(t, r.Groups, 2)
-	require.Equal(t, []string{"path=/a"}, r.Groups[0].Where)
-	require.EqualValues(t, 2, r.Groups[0].Events)
-	require.Equal(t, []string{"path=/a/*"}, r.Groups[1].Where)
+	require.Len(t, r.By[0].Groups, 2)
+	require.Equal(t, []string{"path=/a"}, r.By[0].Groups[0].Where)
+	require.EqualValues(t, 2, r.By[0].Groups[0].Events)
+	require.Equal(t, []string{"path=/a/*"}, r.By[0].Groups[1].Where)
 	require.EqualValues(t, 2, invoke(log, "-json", "-time", "at", "-key", "who", "-where", "path=/a", "-").report(t).Events)
 }
 
 // Warnings of groups are told once.
 func TestGroups_ShareWarnings(t *testing.T) {
-	r := report{heading: heading{Unit: "events"}, By: "path"}
+	r := report{By: make([]groupingReport, 2)}
 	add := func(group string, warnings ...warning) {
-		r.Groups = append(r.Groups, groupReport{Group: group, findings: findings{Warnings: warnings}})
+		of := &r.By[strings.Count(group, "f")]
+		of.Groups = append(of.Groups, groupReport{Group: group, findings: findings{Warnings: warnings}})
 	}
 	r.Warnings = []warning{{"log", "A jump."}}
 	add("/a", warning{"whole seconds", "Seconds."}, warning{"short recording", "It covers 1h."}, warning{"incident", "At noon."})
@@ -335,6 +366,30 @@ func TestGroups_ShareWarnings(t *testing.T) {
 		"A jump.", "Each group: Seconds.", "/a: It covers 1h. The like is true of /b, /c, /d and 2 other groups.", "/a: At noon.", "/b: At ten.",
 		"/c, /d, /e, /f: Few.",
 	}, r.cautions())
+}
+
+// Several -by are as many tables of one run. A group that two of them have has one policy.
+func TestGroups_OfSeveralFields(t *testing.T) {
+	path := limitsFile(t, "")
+	got := invoke("", "-by", "path", "-by", "path/1", "-by", "status", "-percentile", "98", "-window", "1m", "-groups", "2", "-policy", path, shop)
+	require.Equal(t, command.OK, got.status, got.stderr)
+	for _, want := range []string{"\nby path: ", "\nby path/1: ", "\nby status: ", "suggest -where path=/ ", "suggest -where status=200 "} {
+		require.Contains(t, got.stdout, want)
+	}
+	policies, err := policyfile.Load(path)
+	require.NoError(t, err)
+	var names []string
+	for _, p := range policies {
+		names = append(names, p.Name)
+	}
+	require.Equal(t, []string{"/", "/login", "/products/*", "200", "401"}, names)
+
+	same := report{By: make([]groupingReport, 2)}
+	for i, text := range []string{"a", "b"} {
+		same.By[i].Groups = []groupReport{{Group: "x", policyName: "x", policyText: text}}
+	}
+	_, _, err = same.policiesOfGroups()
+	require.ErrorContains(t, err, "two groups are called x")
 }
 
 func TestGroups_AreBounded(t *testing.T) {

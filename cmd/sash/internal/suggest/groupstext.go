@@ -14,9 +14,9 @@ import (
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 )
 
-// groupsTable writes a row for each group.
-func (r *report) groupsTable(w io.Writer) {
-	fmt.Fprintf(w, "\nby %s: the most %s that %v%% of the clients of a group had in any window, and the suggested limit\n", r.By, r.Unit, r.Percentile)
+// table writes a row for each group.
+func (r *groupingReport) table(w io.Writer, about *heading) {
+	fmt.Fprintf(w, "\nby %s: the most %s that %v%% of the clients of a group had in any window, and the suggested limit\n", r.Fields, about.Unit, about.Percentile)
 	table := output.NewTable(w)
 	header := "events\tof all\tclients\t"
 	for _, v := range r.Groups[0].Windows {
@@ -30,7 +30,7 @@ func (r *report) groupsTable(w io.Writer) {
 		for _, v := range g.Windows {
 			limit := g.limit(&v)
 			implied, none = implied || limit[0] == '(', none || limit == "-"
-			row += humanize.Comma(v.distribution.percentile(r.Percentile)) + "\t" + limit + "\t"
+			row += humanize.Comma(v.distribution.percentile(about.Percentile)) + "\t" + limit + "\t"
 		}
 		denied := "-"
 		if g.Policy != nil {
@@ -62,8 +62,8 @@ func (f *findings) limit(v *windowReport) string {
 	return rate(v.Suggested.Limit)
 }
 
-// groupsClients writes the clients of all groups that exceed suggested limits most, n at most.
-func (r *report) groupsClients(w io.Writer, n int) {
+// clients writes the clients of all groups that exceed suggested limits most, n at most.
+func (r *groupingReport) clients(w io.Writer, about *heading, n int) {
 	type member struct {
 		*client
 		*groupReport
@@ -82,7 +82,7 @@ func (r *report) groupsClients(w io.Writer, n int) {
 		return
 	}
 	slices.SortStableFunc(all, func(a, b member) int { return cmp.Compare(b.excess, a.excess) })
-	fmt.Fprintf(w, "\nclients most above the suggested limits of a group; %s in their busiest windows\n", r.Unit)
+	fmt.Fprintf(w, "\nclients most above the suggested limits of a group; %s in their busiest windows\n", about.Unit)
 	table := output.NewTable(w)
 	header := "events\tof group\t"
 	for _, v := range r.Groups[0].Windows {
@@ -126,8 +126,12 @@ func (r *report) cautions() (all []string) {
 	}
 	at := map[string]int{} // the index in shared, by what groups share
 	var shared []sharedWarning
-	for i := range r.Groups {
-		for _, v := range r.Groups[i].Warnings {
+	var groups []groupReport
+	for i := range r.By {
+		groups = append(groups, r.By[i].Groups...)
+	}
+	for i := range groups {
+		for _, v := range groups[i].Warnings {
 			key := v.Kind
 			if v.Kind == "two kinds of clients" || v.Kind == "incident" {
 				key = v.Text
@@ -137,13 +141,13 @@ func (r *report) cautions() (all []string) {
 				shared = append(shared, sharedWarning{text: v.Text})
 			}
 			s := &shared[at[key]]
-			if s.groups = append(s.groups, r.Groups[i].Group); v.Text != s.text {
+			if s.groups = append(s.groups, groups[i].Group); v.Text != s.text {
 				s.alike = true
 			}
 		}
 	}
 	for _, s := range shared {
-		all = append(all, s.String(len(r.Groups)))
+		all = append(all, s.String(len(groups)))
 	}
 	return all
 }

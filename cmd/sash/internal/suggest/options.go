@@ -24,11 +24,11 @@ type options struct {
 	headroom   float64
 	top        int
 	json       bool
-	svg        string     // the file of the picture; none if empty
-	policy     string     // the file that the policy is added to; none if empty
-	name       string     // of that policy; with -by it begins the name of each
-	by         traffic.By // the fields that events are grouped by; nil: they are not
-	groups     int        // the number of groups to show
+	svg        string       // the file of the picture; none if empty
+	policy     string       // the file that the policy is added to; none if empty
+	name       string       // of that policy; with -by it begins the name of each
+	by         []traffic.By // the fields that events are grouped by, for each -by
+	groups     int          // the number of groups to show
 	file       *policyFile
 	files      []string
 
@@ -72,18 +72,21 @@ func (o *options) ownFlags(flags *flag.FlagSet, fault func(error)) {
 	flags.BoolVar(&o.json, "json", false, "report as JSON, one object: -json")
 	flags.StringVar(&o.policy, "policy", "", "add the suggested policy to this `FILE` of package policyfile, or make the file: -policy limits.yaml")
 	flags.StringVar(&o.name, "name", "", "the `NAME` of the policy for -policy, or with -by the beginning of all names: -name api (default \"suggested\", or the values of a group)")
-	traffic.Flag(flags, fault, "by", "suggest limits for each group of events with the same `FIELDS`, joined by commas: -by path, -by method,path/1 for the first segment of the path, -by status/1 for its class", o.setBy)
+	traffic.Flag(flags, fault, "by", "suggest limits for each group of events with the same `FIELDS`, joined by commas; repeat it for several tables: -by path -by status, -by method,path/1 for the first segment of the path, -by status/1 for its class", o.addBy)
 	flags.IntVar(&o.groups, "groups", 20, "show the `N` groups of -by with most events, and count the others: -groups 100")
 	flags.StringVar(&o.svg, "svg", "", "also draw the distribution and the candidates into this `FILE`: -svg limits.svg")
 }
 
-func (o *options) setBy(v string) (err error) {
-	if o.by != nil {
-		return fmt.Errorf("-by is given twice: join fields by commas, as in -by method,path")
+func (o *options) addBy(v string) error {
+	by, err := traffic.ParseBy(v)
+	if err != nil {
+		return err
 	}
-	o.by, err = traffic.ParseBy(v)
-	o.Fields = o.by.Fields()
-	return err
+	if slices.ContainsFunc(o.by, func(other traffic.By) bool { return slices.Equal(by, other) }) {
+		return fmt.Errorf("-by %s is given twice", by)
+	}
+	o.by, o.Fields = append(o.by, by), append(o.Fields, by.Fields()...)
+	return nil
 }
 
 func (o *options) addWindow(s string) error {
@@ -116,10 +119,10 @@ func (o *options) check() error {
 	if o.groups < 1 {
 		fault("-groups must be >= 1, got %d", o.groups)
 	}
-	if o.by == nil && o.given("groups") {
+	if len(o.by) == 0 && o.given("groups") {
 		fault("-groups needs -by, the fields that events are grouped by")
 	}
-	if o.by != nil && o.svg != "" {
+	if len(o.by) > 0 && o.svg != "" {
 		fault("-svg draws one group: leave out -by, and choose the group by -where")
 	}
 	return errors.Join(append(faults, o.Settings.Check(), o.checkPolicy())...)
@@ -136,7 +139,7 @@ func (o *options) checkPolicy() (err error) {
 	if o.policy == "" {
 		return nil
 	}
-	if o.file, err = openPolicyFile(o.policy); err == nil && o.by == nil {
+	if o.file, err = openPolicyFile(o.policy); err == nil && len(o.by) == 0 {
 		err = o.file.lacks(o.policyName()) // the names of groups are not known yet
 	}
 	return errors.Join(err, o.fileFaults())
@@ -217,7 +220,8 @@ are one stream, merged by time; none may be named twice.
   sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log
   zcat access.log.*.gz | grep '"POST /login' | sash suggest -window 1m -window 1h
   sash suggest -policy limits.yaml -trust 10.0.0.0/8 access.log
-  sash suggest -by method,path/1 access.log
+  sash suggest -by path -by status access.log
+  sash suggest -by method,path/1,status/1 access.log
   sash suggest -by path -groups 5 -where method=POST -policy limits.yaml access.log
   sash suggest -time TIMESTAMP -cost ContextTokens+GeneratedTokens calls.csv.gz
 

@@ -154,16 +154,23 @@ func (o *options) fileFaults() error {
 		faults = append(faults, fmt.Errorf("-policy: a file cannot tell the cost %s, only size; without -policy, Go code is printed", o.Cost))
 	}
 	given := o.Selection
-	given.Where = slices.DeleteFunc(slices.Clone(given.Where), func(w traffic.Where) bool { return o.by.Has(w.Field) }) // its groups tell
+	given.Where = slices.DeleteFunc(slices.Clone(given.Where), func(w traffic.Where) bool { return o.groupedBy(w.Field) }) // its groups tell
 	for _, condition := range scopeOf(&given).unsaid {
 		faults = append(faults, fmt.Errorf("-policy: a file cannot say for which requests %s holds: want one method, host and path, and any status", condition))
 	}
-	for _, name := range o.by.Names() {
-		if !slices.Contains([]string{traffic.Method, traffic.Host, traffic.Path, traffic.Status}, name) {
-			faults = append(faults, fmt.Errorf("-policy: a file cannot say for which requests a group of %s is: want method, host, path and status in -by", name))
+	for _, by := range o.by {
+		for _, f := range by.Fields() {
+			if !slices.Contains([]string{traffic.Method, traffic.Host, traffic.Path, traffic.Status}, f.Name) {
+				faults = append(faults, fmt.Errorf("-policy: a file cannot say for which requests a group of %s is: want method, host, path and status in -by", f.Name))
+			}
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// groupedBy reports whether each -by has the field of that name, so that each group tells its values.
+func (o *options) groupedBy(field string) bool {
+	return len(o.by) > 0 && !slices.ContainsFunc(o.by, func(by traffic.By) bool { return by.Parts(field) < 0 })
 }
 
 // fileText returns the suggested policy as a policy file has it, or why there is none.

@@ -15,11 +15,7 @@ import (
 type report struct {
 	heading
 	findings
-
-	// With -by, groups have the findings, and the warnings are about the log.
-	By     string        `json:"by,omitempty"` // the fields that events are grouped by
-	Groups []groupReport `json:"groups,omitempty"`
-	Others *others       `json:"others,omitempty"` // none if all groups are shown
+	By []groupingReport `json:"by,omitempty"` // for each -by; its groups have the findings, and the warnings here are about the log
 }
 
 // A heading is what was read, and what was asked of it.

@@ -5,7 +5,7 @@
 //	sash suggest access.log access.log.1.gz
 //	sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log
 //	zcat access.log.*.gz | grep '"POST /login' | sash suggest -window 1m -window 1h
-//	sash suggest -by method,path/1 access.log
+//	sash suggest -by path -by status access.log
 //
 // It reads what sash replay reads.
 //
@@ -62,7 +62,8 @@
 // # Groups
 //
 // With -by, events are grouped by fields of the log, such as path, method, status or a column of a CSV. Each group
-// has limits of its own, in one pass over the log. path/1 groups by the first segment of a path, and path/2 by two:
+// has limits of its own, in one pass over the log. Fields joined by commas are one grouping, as by method,path. Several
+// -by are several groupings of the same events. path/1 groups by the first segment of a path, and path/2 by two:
 // the group /users/* has all paths that begin with /users/, and the group /users that path alone. status/1 groups by
 // the class of a status, as 4xx.
 //
@@ -110,8 +111,9 @@
 // each, and some 60 for each client.
 //
 // With -json the report is one object. Its fields are the fields of output.Summary, and of the types report,
-// heading, findings, windowReport, busiest, candidate, suggestion, together, client, warning, step, groupReport and
-// others. With -by the findings are in groups, and the object itself has only warnings about the log, and next steps.
+// heading, findings, windowReport, busiest, candidate, suggestion, together, client, warning, step, groupingReport,
+// groupReport and others. With -by the findings are those of groups, and the object itself has only warnings about the
+// log, and next steps.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
 // readable or not the fields that flags name, or if the picture or the policy could not be written; 2 if
@@ -126,6 +128,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 	"github.com/seed-30da4c49/sash/internal/command"
@@ -168,8 +171,8 @@ func (o *options) suggest(ctx context.Context, stdin io.Reader, stderr io.Writer
 	}
 	bar := progress.On(stderr, size, "reading")
 	defer bar.Clear()
-	if o.by != nil {
-		a := newGroups(o)
+	if len(o.by) > 0 {
+		a := newGroupings(o)
 		t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, a.take)
 		if err != nil {
 			return nil, err
@@ -209,18 +212,16 @@ func (o *options) writePolicy(r *report) error {
 	if o.file == nil || r.Events == 0 {
 		return nil
 	}
-	if o.by == nil {
+	if len(o.by) == 0 {
 		text, err := o.fileText(&r.findings)
 		if err != nil {
 			return fmt.Errorf("-policy: %w, so %s is as it was", err, o.policy)
 		}
 		return o.file.add([]string{text})
 	}
-	var names, texts []string
-	for i := range r.Groups {
-		if g := &r.Groups[i]; g.policyText != "" {
-			names, texts = append(names, g.policyName), append(texts, g.policyText)
-		}
+	names, texts, err := r.policiesOfGroups()
+	if err != nil {
+		return err
 	}
 	if len(texts) == 0 {
 		return fmt.Errorf("-policy: no group has a policy, so %s is as it was", o.policy)
@@ -229,6 +230,23 @@ func (o *options) writePolicy(r *report) error {
 		return err
 	}
 	return o.file.add(texts)
+}
+
+// policiesOfGroups returns the policies for the file of -policy, and their names. The same group of two -by, such as
+// /login of path and of path/1, has one policy.
+func (r *report) policiesOfGroups() (names, texts []string, err error) {
+	for i := range r.By {
+		for _, g := range r.By[i].Groups {
+			switch {
+			case g.policyText == "" || slices.Contains(texts, g.policyText):
+			case slices.Contains(names, g.policyName):
+				return nil, nil, fmt.Errorf("-policy: two groups are called %s, so their policies would have one name: give each -by a run of its own, and a -name", g.Group)
+			default:
+				names, texts = append(names, g.policyName), append(texts, g.policyText)
+			}
+		}
+	}
+	return names, texts, nil
 }
 
 func (o *options) writePicture(r *report) error {

@@ -19,9 +19,11 @@ func (r *report) text(w io.Writer, top int) {
 	switch {
 	case r.Events == 0:
 		return
-	case r.By != "":
-		r.groupsTable(w)
-		r.groupsClients(w, top)
+	case len(r.By) > 0:
+		for i := range r.By {
+			r.By[i].table(w, &r.heading)
+			r.By[i].clients(w, &r.heading, top)
+		}
 	default:
 		r.percentiles(w)
 		for i := range r.Windows {

@@ -73,11 +73,6 @@ func (f byField) String() string {
 	return fmt.Sprintf("%s/%d", f.name, f.parts)
 }
 
-// Has reports whether b has a field of that name, or parts of it.
-func (b By) Has(name string) bool {
-	return slices.ContainsFunc(b, func(f byField) bool { return f.name == name })
-}
-
 // Parts returns how many parts of a field count: 0 if all of it does, and -1 if b does not have it.
 func (b By) Parts(name string) int {
 	for _, f := range b {
@@ -86,14 +81,6 @@ func (b By) Parts(name string) int {
 		}
 	}
 	return -1
-}
-
-// Names returns the names of the fields.
-func (b By) Names() (all []string) {
-	for _, f := range b {
-		all = append(all, f.name)
-	}
-	return all
 }
 
 // Fields returns the fields for Settings.Fields. A file without one of them is refused.
