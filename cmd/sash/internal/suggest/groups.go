@@ -25,7 +25,7 @@ type grouping struct {
 	name   []byte // of the group of the last event
 }
 
-// groupings are those of all -by.
+// groupings has a grouping for each -by.
 type groupings struct {
 	o      *options
 	all    []*grouping
@@ -167,7 +167,7 @@ func (a *grouping) report(on *traffic.Traffic) groupingReport {
 	return r
 }
 
-// shown returns the groups that are shown, of those in their order.
+// shown returns the groups that are shown, once all are sorted.
 func (a *grouping) shown() []*group { return a.all[:min(a.o.groups, len(a.all))] }
 
 // report returns the results of a group.

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/policyfile"
 	"github.com/seed-30da4c49/sash/internal/command"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // A groupCase is a random recording as JSON lines, and flags.
@@ -99,7 +100,10 @@ func comparable(f findings) string {
 // says of the group is equal: figures, limits, clients, warnings and the next steps.
 func TestModel_GroupsAreWhatWhereChooses(t *testing.T) {
 	programs := uint64(60)
-	if testing.Short() {
+	switch {
+	case race.Enabled:
+		programs = 10
+	case testing.Short():
 		programs = 25
 	}
 	total := map[string]int{}
@@ -132,7 +136,7 @@ func TestModel_GroupsAreWhatWhereChooses(t *testing.T) {
 	require.Greater(t, total["groups"], 100)
 	require.Greater(t, total["with limits"], 50)
 	require.Greater(t, total["that -where cannot say"], 10)
-	require.Greater(t, total["others"], 5)
+	require.Positive(t, total["others"])
 }
 
 // args returns a command line that reads the recording by groups.

@@ -112,8 +112,8 @@
 //
 // With -json the report is one object. Its fields are the fields of output.Summary, and of the types report,
 // heading, findings, windowReport, busiest, candidate, suggestion, together, client, warning, step, groupingReport,
-// groupReport and others. With -by the findings are those of groups, and the object itself has only warnings about the
-// log, and next steps.
+// groupReport and others. With -by the groups have the findings, and the object itself has only warnings about the log,
+// and next steps.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
 // readable or not the fields that flags name, or if the picture or the policy could not be written; 2 if
