@@ -19,7 +19,7 @@ import (
 type grouping struct {
 	o      *options
 	by     traffic.By
-	from   int // the index of its first value among those of an event
+	from   int // the index of its first value among the values of an event
 	all    []*group
 	byName map[string]*group
 	name   []byte // of the group of the last event
