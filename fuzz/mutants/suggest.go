@@ -158,4 +158,49 @@ var ofSuggest = []mutant{
 		file: "cmd/sash/internal/suggest/gauge.go", old: "*t = trailing{busiest: t.busiest}", new: "t.first = 0",
 		tests: "TestGauge_|TestModel_Printed",
 	},
+	{
+		name: "suggest-groups-share-clients", fault: "a client of two groups has the number of the whole log in each",
+		file: "cmd/sash/internal/traffic/part.go", old: "n = uint32(len(p.Clients))\n", new: "n = e.Client\n",
+		in: "cmd/sash/internal/traffic", tests: "TestPart_HasItsEventsAlone",
+	},
+	{
+		name: "suggest-groups-of-a-second-by-have-values-of-the-first", fault: "each -by reads the values of the first one's fields",
+		file: "cmd/sash/internal/suggest/groups.go", old: "		from += len(by)\n", new: "",
+		in: "cmd/sash/internal/suggest", tests: "TestModel_GroupsAreWhatWhereChooses",
+	},
+	{
+		name: "suggest-groups-forget-what-waits", fault: "the last events of a group that has a study are not studied",
+		file: "cmd/sash/internal/suggest/groups.go", old: "	if len(g.wait) > 0 {\n", new: "	if g.study == nil {\n",
+		in: "cmd/sash/internal/suggest", tests: "TestModel_GroupsAreWhatWhereChooses",
+	},
+	{
+		name: "suggest-groups-lose-the-flags-of-the-user", fault: "the commands for a group have its conditions, and not those given",
+		file: "cmd/sash/internal/suggest/groups.go", old: "c.Where = append(slices.Clone(g.where), o.Where...)", new: "c.Where = slices.Clone(g.where)",
+		in: "cmd/sash/internal/suggest", tests: "TestModel_GroupsAreWhatWhereChooses",
+	},
+	{
+		name: "suggest-groups-say-what-where-reads-otherwise", fault: "a path that ends with an asterisk is said to be a tree",
+		file: "cmd/sash/internal/traffic/by.go", old: `strings.HasSuffix(text, "*") && !many, `, new: `text == "*" && !many, `,
+		in: "cmd/sash/internal/suggest", tests: "TestModel_GroupsAreWhatWhereChooses",
+	},
+	{
+		name: "suggest-group-of-a-tree-has-its-root", fault: "/users is in the group /users/*, whose pattern is not for it",
+		file: "cmd/sash/internal/traffic/by.go", old: "		if i < 0 {\n			return \"\"\n", new: "		if i < 0 {\n			return path + \"/\"\n",
+		in: "cmd/sash/internal/suggest", tests: "TestModel_GroupsAreWhatWhereChooses",
+	},
+	{
+		name: "suggest-implied-conditions-imply-each-other", fault: "of two equal conditions neither is in the policy",
+		file: "cmd/sash/internal/suggest/scope.go", old: "(j < i || !all[i].Implies(&all[j]))", new: "true",
+		in: "cmd/sash/internal/suggest", tests: "TestScope_",
+	},
+	{
+		name: "suggest-policies-of-groups-have-queries", fault: "a path with a query becomes a pattern, which matches no request",
+		file: "cmd/sash/internal/suggest/scope.go", old: `"*{} ?"`, new: `"*{} "`,
+		in: "cmd/sash/internal/suggest", tests: "TestScope_",
+	},
+	{
+		name: "csv-paths-have-queries", fault: "the path of a CSV has its query, and -where path=/login misses requests",
+		file: "cmd/sash/internal/traffic/columns.go", old: "		case Path:\n			s.part = withoutQuery\n", new: "",
+		tests: "TestModel_PoliciesOfGroupsAreEnforced",
+	},
 }

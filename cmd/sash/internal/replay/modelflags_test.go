@@ -32,6 +32,9 @@ type settings struct {
 	policy, name         string // the file that the policy is added to, and its name there
 	ambiguous            bool   // whether nothing tells which of two addresses is the client
 	attacked             bool   // whether some clients are a botnet
+
+	by      []string // fields that the same program is run by, too; nil: none
+	reading []string // args, without the flags that write files
 }
 
 // A flagOf is a flag of suggest. Its function gives it to some programs, in the way of the form,
@@ -91,6 +94,8 @@ var flags = []flagOf{
 			s.give("svg", s.svg, r)
 		}
 	}},
+	{"by", (*settings).chooseBy},
+	{"groups", func(*settings, *rand.Rand) {}}, // given with by
 	{"reorder", func(s *settings, r *rand.Rand) {
 		if r.IntN(3) == 0 {
 			s.give("reorder", []string{"2", "40", "4096"}[r.IntN(3)], r)
@@ -101,13 +106,16 @@ var flags = []flagOf{
 // give gives a flag, written in any of the ways in which flags can be.
 func (s *settings) give(name, value string, r *rand.Rand) {
 	dashes := pick(r, []string{"-", "-", "--"})
+	words := []string{dashes + name, value}
 	switch {
 	case value == "":
-		s.args = append(s.args, dashes+name)
+		words = words[:1]
 	case r.IntN(2) == 0:
-		s.args = append(s.args, dashes+name+"="+value)
-	default:
-		s.args = append(s.args, dashes+name, value)
+		words = []string{dashes + name + "=" + value}
+	}
+	s.args = append(s.args, words...)
+	if name != "svg" && name != "policy" {
+		s.reading = append(s.reading, words...)
 	}
 	if !slices.Contains(s.given, name) {
 		s.given = append(s.given, name)

@@ -189,6 +189,7 @@ func (p *program) suggest() {
 	p.checkReport()
 	p.checkText()
 	p.checkPicture()
+	p.checkGroups()
 }
 
 // checkText compares the report in words with that in JSON.

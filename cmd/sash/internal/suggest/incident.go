@@ -75,8 +75,8 @@ const (
 
 // warnOfIncidents returns warnings if the busiest windows of busy clients, which set the percentile, tell of an
 // incident: most of them lie in a few minutes, or in minutes in which most requests failed.
-func (s *study) warnOfIncidents(r *report) (all []string) {
-	for i, v := range r.Windows {
+func (s *study) warnOfIncidents(f *findings) (all []string) {
+	for i, v := range f.Windows {
 		if v.Suggested == nil {
 			continue
 		}

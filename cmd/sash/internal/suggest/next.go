@@ -17,11 +17,11 @@ type step struct {
 }
 
 // nextSteps returns the way from the suggestions to limits that are enforced.
-func nextSteps(r *report, o *options) []step {
-	if r.Policy == nil {
+func nextSteps(f *findings, o *options) []step {
+	if f.Policy == nil {
 		return []step{}
 	}
-	limits, key := r.Policy.Limits, r.key
+	limits, key := f.Policy.Limits, f.key
 	if o.file != nil {
 		return fileSteps(limits, key, o)
 	}
@@ -39,7 +39,7 @@ func fileSteps(limits []sash.Limit, key traffic.Key, o *options) []step {
 	return []step{
 		{"Replay the file: whom does it deny, and when? Parts take less memory than a log; the replay of single limits says where they differ.",
 			strings.Join(words, " ") + "\n" + replayCommands(limits, o)},
-		{"Shadow it in production: policyfile.Load reads the file, policyfile.Watch follows it. The policy decides, and denies nothing. Count its outcomes for a week.", policyText(o.name, limits, key, o)},
+		{"Shadow it in production: policyfile.Load reads the file, policyfile.Watch follows it. The policy decides, and denies nothing. Count its outcomes for a week.", policyText(o.policyName(), limits, key, o)},
 		{"Enforce it: write shadow: false, and go on counting.", ""},
 	}
 }

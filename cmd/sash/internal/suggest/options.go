@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,9 +24,11 @@ type options struct {
 	headroom   float64
 	top        int
 	json       bool
-	svg        string // the file of the picture; none if empty
-	policy     string // the file that the policy is added to; none if empty
-	name       string // of that policy
+	svg        string       // the file of the picture; none if empty
+	policy     string       // the file that the policy is added to; none if empty
+	name       string       // of that policy; with -by it begins the name of each
+	by         []traffic.By // the fields that events are grouped by, for each -by
+	groups     int          // the number of groups to show
 	file       *policyFile
 	files      []string
 
@@ -68,8 +71,22 @@ func (o *options) ownFlags(flags *flag.FlagSet, fault func(error)) {
 	flags.IntVar(&o.top, "top", 8, "show the `N` clients that exceed the suggested limits most: -top 20")
 	flags.BoolVar(&o.json, "json", false, "report as JSON, one object: -json")
 	flags.StringVar(&o.policy, "policy", "", "add the suggested policy to this `FILE` of package policyfile, or make the file: -policy limits.yaml")
-	flags.StringVar(&o.name, "name", "suggested", "the `NAME` of the policy for -policy: -name api")
+	flags.StringVar(&o.name, "name", "", "the `NAME` of the policy for -policy, or with -by the beginning of all names: -name api (default \"suggested\", or the values of a group)")
+	traffic.Flag(flags, fault, "by", "suggest limits for each group of events with the same `FIELDS`, joined by commas; repeat it for several tables: -by path -by status, -by method,path/1 for the first segment of the path, -by status/1 for its class", o.addBy)
+	flags.IntVar(&o.groups, "groups", 20, "show the `N` groups of -by with most events, and count the others: -groups 100")
 	flags.StringVar(&o.svg, "svg", "", "also draw the distribution and the candidates into this `FILE`: -svg limits.svg")
+}
+
+func (o *options) addBy(v string) error {
+	by, err := traffic.ParseBy(v)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(o.by, func(other traffic.By) bool { return slices.Equal(by, other) }) {
+		return fmt.Errorf("-by %s is given twice", by)
+	}
+	o.by, o.Fields = append(o.by, by), append(o.Fields, by.Fields()...)
+	return nil
 }
 
 func (o *options) addWindow(s string) error {
@@ -99,7 +116,22 @@ func (o *options) check() error {
 	if o.top < 0 {
 		fault("-top must be >= 0, got %d", o.top)
 	}
+	if o.groups < 1 {
+		fault("-groups must be >= 1, got %d", o.groups)
+	}
+	if len(o.by) == 0 && o.given("groups") {
+		fault("-groups needs -by, the fields that events are grouped by")
+	}
+	if len(o.by) > 0 && o.svg != "" {
+		fault("-svg draws one group: leave out -by, and choose the group by -where")
+	}
 	return errors.Join(append(faults, o.Settings.Check(), o.checkPolicy())...)
+}
+
+// given reports whether a flag is on the command line.
+func (o *options) given(name string) (found bool) {
+	o.flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
 // checkPolicy opens the file of -policy.
@@ -107,9 +139,14 @@ func (o *options) checkPolicy() (err error) {
 	if o.policy == "" {
 		return nil
 	}
-	o.file, err = openPolicyFile(o.policy, o.name)
+	if o.file, err = openPolicyFile(o.policy); err == nil && len(o.by) == 0 {
+		err = o.file.lacks(o.policyName()) // the names of groups are not known yet
+	}
 	return errors.Join(err, o.fileFaults())
 }
+
+// policyName returns the name of the policy for -policy, without -by.
+func (o *options) policyName() string { return cmp.Or(o.name, "suggested") }
 
 // unit returns what limits count.
 func (o *options) unit() string {
@@ -124,6 +161,12 @@ func (o *options) unit() string {
 func (o *options) input(leftOut ...string) (words []string) {
 	own := flag.NewFlagSet("", flag.ContinueOnError)
 	new(options).ownFlags(own, func(error) {})
+	own.VisitAll(func(f *flag.Flag) { leftOut = append(leftOut, f.Name) })
+	return o.words(leftOut...)
+}
+
+// words returns the words of the command line, but for the flags left out.
+func (o *options) words(leftOut ...string) (words []string) {
 	given := o.args[:len(o.args)-o.flags.NArg()]
 	for len(given) > 0 {
 		name, _, inline := strings.Cut(strings.TrimLeft(given[0], "-"), "=")
@@ -131,7 +174,7 @@ func (o *options) input(leftOut ...string) (words []string) {
 		if inline || f == nil || f.Name == "json" {
 			n = 1
 		}
-		if f != nil && own.Lookup(name) == nil && !slices.Contains(leftOut, name) {
+		if f != nil && !slices.Contains(leftOut, name) {
 			for _, word := range given[:n] {
 				if f.Name == "format" {
 					word = o.inOneLine(word)
@@ -164,7 +207,8 @@ const usageText = `Usage: sash suggest [flags] [FILE...]
 
 Suggests limits from recorded traffic. It measures each client's busiest window,
 wherever that begins, and says which clients and events each limit would have
-denied. A suggested limit leaves 99.9% of the clients alone, with headroom.
+denied. A suggested limit leaves 99.9% of the clients alone, with headroom. With -by
+there is one for each route, status or other group of events.
 
 It reads what sash replay reads: the logs of many servers, whose format is detected
 or named by -format, or by the configuration of the server; with -time CSV with a
@@ -176,6 +220,9 @@ are one stream, merged by time; none may be named twice.
   sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log
   zcat access.log.*.gz | grep '"POST /login' | sash suggest -window 1m -window 1h
   sash suggest -policy limits.yaml -trust 10.0.0.0/8 access.log
+  sash suggest -by path -by status access.log
+  sash suggest -by method,path/1,status/1 access.log
+  sash suggest -by path -groups 5 -where method=POST -policy limits.yaml access.log
   sash suggest -time TIMESTAMP -cost ContextTokens+GeneratedTokens calls.csv.gz
 
 Flags:

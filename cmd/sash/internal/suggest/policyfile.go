@@ -8,29 +8,31 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
-	_ "github.com/seed-30da4c49/sash/httplimit/policyfile" // sets policytree.Parse
+	"github.com/seed-30da4c49/sash/httplimit/policyfile" // sets policytree.Parse, too
 	"github.com/seed-30da4c49/sash/internal/policytree"
 )
 
 // A policyFile is the file of -policy, and what it had when the command began.
 type policyFile struct {
-	path string
-	name string // of the policy to add
-	data []byte // nil: there is no file
-	mode fs.FileMode
+	path  string
+	given string // the path as it was given
+	data  []byte // nil: there is no file
+	mode  fs.FileMode
+	names []string // of its policies
 }
 
-// openPolicyFile reads the file at path, to which a policy of that name can be added.
-func openPolicyFile(path, name string) (*policyFile, error) {
+// openPolicyFile reads the file at path, to which policies can be added.
+func openPolicyFile(path string) (*policyFile, error) {
 	if ext := filepath.Ext(path); !strings.EqualFold(ext, ".yaml") && !strings.EqualFold(ext, ".yml") {
 		return nil, fmt.Errorf("-policy: %s: want a name that ends in .yaml, which is what suggest writes", path)
 	}
-	f := &policyFile{path: path, name: name, mode: 0o666}
+	f := &policyFile{path: path, given: path, mode: 0o666}
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		f.path = resolved // else the link would be replaced
 	}
@@ -51,11 +53,21 @@ func openPolicyFile(path, name string) (*policyFile, error) {
 		return nil, fmt.Errorf("-policy: %w", err)
 	}
 	for _, p := range policies {
-		if of := p.Field("name"); of != nil && of.Text == name {
-			return nil, fmt.Errorf("-policy: %s has a policy %q: nothing is overwritten; give another -name", path, name)
+		if name := p.Field("name"); name != nil {
+			f.names = append(f.names, name.Text)
 		}
 	}
 	return f, nil
+}
+
+// lacks returns an error if the file has a policy of one of these names.
+func (f *policyFile) lacks(names ...string) error {
+	for _, name := range names {
+		if slices.Contains(f.names, name) {
+			return fmt.Errorf("-policy: %s has a policy %q: nothing is overwritten; give another -name", f.given, name)
+		}
+	}
+	return nil
 }
 
 // policiesIn returns the list of policies in a file, which may name functions of a program.
@@ -71,11 +83,11 @@ func policiesIn(path string, data []byte) ([]*policytree.Node, error) {
 	return policies.Items, nil
 }
 
-// add writes the file with one more policy, all at once. All else stays as it is.
-func (f *policyFile) add(policy string) error {
-	text, err := f.with(policy)
+// add writes the file with more policies, all at once. All else stays as it is.
+func (f *policyFile) add(policies []string) error {
+	text, err := f.with(policies)
 	if err != nil {
-		return fmt.Errorf("%s: %w; add it yourself:\n%s", f.path, err, policy)
+		return fmt.Errorf("%s: %w; add it yourself:\n%s", f.path, err, strings.Join(policies, ""))
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(f.path), filepath.Base(f.path)+".*")
 	if err != nil {
@@ -89,30 +101,31 @@ func (f *policyFile) add(policy string) error {
 	return os.Rename(temporary.Name(), f.path)
 }
 
-// with returns the content of the file with one more policy at the end.
-func (f *policyFile) with(policy string) ([]byte, error) {
+// with returns the content of the file with more policies at the end.
+func (f *policyFile) with(policies []string) ([]byte, error) {
+	added := strings.Join(policies, "")
 	if f.data == nil {
-		return []byte("policies:\n" + policy), nil
+		return []byte("policies:\n" + added), nil
 	}
 	text := f.data
 	if !bytes.HasSuffix(text, []byte("\n")) {
 		text = append(bytes.Clone(text), '\n')
 	}
-	text = append(bytes.Clone(text), indentedAs(text, policy)...)
+	text = append(bytes.Clone(text), indentedAs(text, added)...)
 	before, err := policiesIn(f.path, f.data)
 	if err != nil {
 		return nil, err
 	}
 	// The list may not be the last of the file, or not be in lines. Then what was appended is no part of it.
 	after, err := policiesIn(f.path, text)
-	if err != nil || len(after) != len(before)+1 || !reflect.DeepEqual(after[:len(before)], before) {
+	if err != nil || len(after) != len(before)+len(policies) || !reflect.DeepEqual(after[:len(before)], before) {
 		return nil, errors.New("the policy cannot be appended, since the list of policies is not the last thing in the file, in lines that begin with a dash")
 	}
 	return text, nil
 }
 
-// indentedAs returns a policy with the indentation that the first one in the file has.
-func indentedAs(text []byte, policy string) string {
+// indentedAs returns policies with the indentation that the first one in the file has.
+func indentedAs(text []byte, policies string) string {
 	indent, begun := "  ", false
 	for line := range strings.Lines(string(text)) {
 		item := strings.TrimLeft(line, " ")
@@ -123,7 +136,7 @@ func indentedAs(text []byte, policy string) string {
 		begun = begun || strings.HasPrefix(line, "policies:")
 	}
 	var b strings.Builder
-	for line := range strings.Lines(policy) {
+	for line := range strings.Lines(policies) {
 		b.WriteString(indent + strings.TrimPrefix(line, "  "))
 	}
 	return b.String()
@@ -140,10 +153,39 @@ func (o *options) fileFaults() error {
 	if o.Cost != nil && !o.settles() {
 		faults = append(faults, fmt.Errorf("-policy: a file cannot tell the cost %s, only size; without -policy, Go code is printed", o.Cost))
 	}
-	for _, condition := range scopeOf(&o.Selection).unsaid {
+	given := o.Selection
+	given.Where = slices.DeleteFunc(slices.Clone(given.Where), func(w traffic.Where) bool { return o.groupedBy(w.Field) }) // its groups tell
+	for _, condition := range scopeOf(&given).unsaid {
 		faults = append(faults, fmt.Errorf("-policy: a file cannot say for which requests %s holds: want one method, host and path, and any status", condition))
 	}
+	for _, by := range o.by {
+		for _, f := range by.Fields() {
+			if !slices.Contains([]string{traffic.Method, traffic.Host, traffic.Path, traffic.Status}, f.Name) {
+				faults = append(faults, fmt.Errorf("-policy: a file cannot say for which requests a group of %s is: want method, host, path and status in -by", f.Name))
+			}
+		}
+	}
 	return errors.Join(faults...)
+}
+
+// groupedBy reports whether each -by has the field of that name, so that each group tells its values.
+func (o *options) groupedBy(field string) bool {
+	return len(o.by) > 0 && !slices.ContainsFunc(o.by, func(by traffic.By) bool { return by.Parts(field) < 0 })
+}
+
+// fileText returns the suggested policy as a policy file has it, or why there is none.
+func (o *options) fileText(f *findings) (string, error) {
+	if f.Policy == nil {
+		return "", errors.New("no limit is suggested")
+	}
+	if unsaid := scopeOf(&o.Selection).unsaid; len(unsaid) > 0 {
+		return "", fmt.Errorf("a file cannot say for which requests %s holds", unsaid[0])
+	}
+	text := policyText(o.policyName(), f.Policy.Limits, f.key, o)
+	if _, err := policyfile.Parse(o.policy, []byte("policies:\n"+text)); err != nil {
+		return "", err
+	}
+	return text, nil
 }
 
 // keyOfFile is what fields of a log are as keys of a policy file. Requests without such a header are one client's.

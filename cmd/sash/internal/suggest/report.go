@@ -13,11 +13,21 @@ import (
 
 // A report is what a recording says about limits.
 type report struct {
+	heading
+	findings
+	By []groupingReport `json:"by,omitempty"` // for each -by; its groups have the findings, and the warnings here are about the log
+}
+
+// A heading is what was read, and what was asked of it.
+type heading struct {
 	output.Summary
 	Unit       string  `json:"unit"` // of counts: "events", or what an event costs
 	Percentile float64 `json:"percentile"`
 	Headroom   float64 `json:"headroom"`
+}
 
+// findings are what events say about limits.
+type findings struct {
 	Windows  []windowReport `json:"windows"`
 	Buckets  []bucket       `json:"token_buckets,omitempty"` // by rate; none with -cost
 	Policy   *together      `json:"policy,omitempty"`        // the suggested limits that are worth having together; none if none is suggested
@@ -83,43 +93,53 @@ type client struct {
 	Above   []sash.Limit `json:"above"`   // the suggested limits that it exceeds
 }
 
+// newReport returns a report on what was read, without findings.
+func (o *options) newReport(on *traffic.Traffic) *report {
+	return &report{
+		heading:  heading{output.Summarize(o.files, on, shownFaults), o.unit(), o.percentile, o.headroom},
+		findings: findings{Windows: []windowReport{}, Top: []client{}, Warnings: []warning{}, Next: []step{}},
+	}
+}
+
 // report returns the results.
 func (s *study) report(o *options) *report {
-	r := &report{
-		Summary: output.Summarize(o.files, s.on, shownFaults),
-		Unit:    o.unit(), Percentile: o.percentile, Headroom: o.headroom,
-		Windows: []windowReport{}, Top: []client{}, Warnings: []warning{}, Next: []step{},
+	r := o.newReport(s.on)
+	if s.on.Events > 0 {
+		r.findings = s.findings(o)
+		r.Warnings = append(logWarnings(s.on), r.Warnings...)
 	}
-	if s.on.Events == 0 {
-		return r
-	}
-
-	for i := range s.windows {
-		r.Windows = append(r.Windows, s.advise(i, o))
-	}
-	if s.bursts != nil {
-		r.Buckets = s.buckets(o)
-	}
-	if limits := policy(r.Windows); len(limits) > 0 {
-		clients := s.touched(r.Windows)
-		r.Policy = &together{limits, clients, output.Share(int64(clients), int64(len(s.on.Clients)))}
-	}
-	r.Top = s.top(r.Windows, o.top)
-	r.Warnings = s.warnings(r, o)
-	r.key = s.on.Key
-	r.Next = nextSteps(r, o)
 	return r
 }
 
-// top returns the n clients that exceed the suggested limits most, and then the busiest.
+// findings returns the results, but for what the log itself says.
+func (s *study) findings(o *options) findings {
+	f := findings{key: s.on.Key}
+	for i := range s.windows {
+		f.Windows = append(f.Windows, s.advise(i, o))
+	}
+	if s.bursts != nil {
+		f.Buckets = s.buckets(o)
+	}
+	if limits := policy(f.Windows); len(limits) > 0 {
+		clients := s.touched(f.Windows)
+		f.Policy = &together{limits, clients, output.Share(int64(clients), int64(len(s.on.Clients)))}
+	}
+	f.Top = s.top(f.Windows, o.top)
+	f.Warnings = s.warnings(&f, o)
+	f.Next = nextSteps(&f, o)
+	return f
+}
+
+// top returns the n clients that exceed the suggested limits most, and then the busiest. Their names decide
+// between equal ones.
 func (s *study) top(windows []windowReport, n int) []client {
 	order := make([]int, len(s.on.Counts))
 	excess := make([]float64, len(s.on.Counts))
 	for i := range order {
 		order[i], excess[i] = i, s.excess(i, windows)
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(excess[b], excess[a]), cmp.Compare(s.on.Counts[b], s.on.Counts[a]))
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(excess[b], excess[a]), cmp.Compare(s.on.Counts[b], s.on.Counts[a]), cmp.Compare(s.on.Clients[a], s.on.Clients[b]))
 	})
 	clients := []client{}
 	for _, i := range order[:min(n, len(order))] {

@@ -5,6 +5,7 @@
 //	sash suggest access.log access.log.1.gz
 //	sash suggest -percentile 99 -headroom 2 -svg limits.svg access.log
 //	zcat access.log.*.gz | grep '"POST /login' | sash suggest -window 1m -window 1h
+//	sash suggest -by path -by status access.log
 //
 // It reads what sash replay reads.
 //
@@ -58,6 +59,24 @@
 // answers were 5xx. These are the windows of clients that have half of the percentile or more. The flags
 // -from, -to, -without and -where leave an incident out.
 //
+// # Groups
+//
+// With -by, events are grouped by fields of the log, such as path, method, status or a column of a CSV. Each group
+// has limits of its own, in one pass over the log. Fields joined by commas are one grouping, as by method,path. Several
+// -by are several groupings of the same events. path/1 groups by the first segment of a path, and path/2 by two:
+// the group /users/* has all paths that begin with /users/, and the group /users that path alone. status/1 groups by
+// the class of a status, as 4xx.
+//
+// A group is what a condition of -where chooses for each field. All that the report says of it is what the report
+// says under these conditions, but for what concerns the reading of the log: lines that come too late to be put in
+// order may be others, as fewer lines are between them. The report names the conditions, and a command with them
+// for the first group. Some values have no condition, such as a path with a comma. Their groups have figures,
+// and no commands.
+//
+// The report shows the groups with most events, as many as -groups says. The others are counted, and not studied.
+// They are what is left by the condition that excludes all values shown. A log with more than 10,000 groups is
+// refused.
+//
 // # The policy
 //
 // The policy that is printed tells clients apart, and counts, as the recording was measured. It is for the
@@ -68,6 +87,10 @@
 // With -policy the policy is added to a file of package policyfile, as a shadow, and nothing else of the
 // file changes; or a new file is made. The file must not have a policy of that -name. What a file cannot
 // say is refused.
+//
+// With -by, a policy for each group that is shown is added, all in one step. Its name is the values of the group,
+// after -name if that is given. A group without a suggestion, or for whose values a policy has no pattern, gets
+// none, and the report says so.
 //
 // The bytes of a response are known afterwards. So with -cost size the policy settles them. The event
 // that exceeds a limit is then served, and what it costs beyond the limit is carried until it is paid.
@@ -85,8 +108,13 @@
 // while they grow. Events of one instant mostly share them, so a log of whole seconds takes little for a flood.
 // Reading takes further memory.
 //
+// With -by, that is for each client of each group. A group with fewer than 64 events keeps these alone, at 40 bytes
+// each, and some 60 for each client.
+//
 // With -json the report is one object. Its fields are the fields of output.Summary, and of the types report,
-// windowReport, busiest, candidate, suggestion, together, client, warning and step.
+// heading, findings, windowReport, busiest, candidate, suggestion, together, client, warning, step, groupingReport,
+// groupReport and others. With -by the groups have the findings, and the object itself has only warnings about the log,
+// and next steps.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
 // readable or not the fields that flags name, or if the picture or the policy could not be written; 2 if
@@ -101,6 +129,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 	"github.com/seed-30da4c49/sash/internal/command"
@@ -143,14 +172,23 @@ func (o *options) suggest(ctx context.Context, stdin io.Reader, stderr io.Writer
 	}
 	bar := progress.On(stderr, size, "reading")
 	defer bar.Clear()
-	s := newStudy(o.windows, o.estimate(), o.Cost != nil)
-	t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, s.take)
-	if err != nil {
+	if len(o.by) > 0 {
+		a := newGroupings(o)
+		t, err := traffic.Read(ctx, &o.Settings, o.files, stdin, bar, a.take)
+		if err != nil {
+			return nil, err
+		}
+		return a.report(t), nil
+	}
+	s := o.newStudy()
+	if s.on, err = traffic.Read(ctx, &o.Settings, o.files, stdin, bar, s.take); err != nil {
 		return nil, err
 	}
-	s.on = t
 	return s.report(o), nil
 }
+
+// newStudy returns a study of what the options say.
+func (o *options) newStudy() *study { return newStudy(o.windows, o.estimate(), o.Cost != nil) }
 
 // write writes the report, and the picture if there is to be one.
 func (o *options) write(stdout io.Writer, r *report) error {
@@ -160,7 +198,7 @@ func (o *options) write(stdout io.Writer, r *report) error {
 			return err
 		}
 	} else {
-		r.text(&out)
+		r.text(&out, o.top)
 	}
 	// The report is written even if the picture cannot be: a long log took long to read.
 	_, err := out.WriteTo(stdout)
@@ -170,15 +208,46 @@ func (o *options) write(stdout io.Writer, r *report) error {
 	return errors.Join(err, o.writePicture(r))
 }
 
-// writePolicy adds the suggested policy to the file of -policy, if there is one.
+// writePolicy adds the suggested policy, or one for each group, to the file of -policy if there is one.
 func (o *options) writePolicy(r *report) error {
-	switch {
-	case o.file == nil || r.Events == 0:
+	if o.file == nil || r.Events == 0 {
 		return nil
-	case r.Policy == nil:
-		return fmt.Errorf("-policy: no limit is suggested, so %s is as it was", o.policy)
 	}
-	return o.file.add(policyText(o.name, r.Policy.Limits, r.key, o))
+	if len(o.by) == 0 {
+		text, err := o.fileText(&r.findings)
+		if err != nil {
+			return fmt.Errorf("-policy: %w, so %s is as it was", err, o.policy)
+		}
+		return o.file.add([]string{text})
+	}
+	names, texts, err := r.policiesOfGroups()
+	if err != nil {
+		return err
+	}
+	if len(texts) == 0 {
+		return fmt.Errorf("-policy: no group has a policy, so %s is as it was", o.policy)
+	}
+	if err := o.file.lacks(names...); err != nil {
+		return err
+	}
+	return o.file.add(texts)
+}
+
+// policiesOfGroups returns the policies for the file of -policy, and their names. The same group of two -by, such as
+// /login of path and of path/1, has one policy.
+func (r *report) policiesOfGroups() (names, texts []string, err error) {
+	for i := range r.By {
+		for _, g := range r.By[i].Groups {
+			switch {
+			case g.policyText == "" || slices.Contains(texts, g.policyText):
+			case slices.Contains(names, g.policyName):
+				return nil, nil, fmt.Errorf("-policy: two groups are called %s, so their policies would have one name: give each -by a run of its own, and a -name", g.Group)
+			default:
+				names, texts = append(names, g.policyName), append(texts, g.policyText)
+			}
+		}
+	}
+	return names, texts, nil
 }
 
 func (o *options) writePicture(r *report) error {

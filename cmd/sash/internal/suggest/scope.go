@@ -17,9 +17,14 @@ type scope struct {
 
 // scopeOf returns the scope of a selection. A condition becomes part of a policy if it names what is counted.
 // One that leaves something out, such as an incident, says how to measure, and not what to limit.
+//
+// A condition that another implies adds nothing.
 func scopeOf(s *traffic.Selection) (c scope) {
 	var method, host, path string
 	for i := range s.Where {
+		if isImplied(s.Where, i) {
+			continue
+		}
 		w, one := &s.Where[i], ""
 		if len(w.Values) == 1 && !w.Not {
 			one = w.Values[0]
@@ -51,14 +56,26 @@ func scopeOf(s *traffic.Selection) (c scope) {
 	return c
 }
 
+// isImplied reports whether another condition implies the i-th. Of two that imply each other, only the later is.
+func isImplied(all []traffic.Where, i int) bool {
+	for j := range all {
+		if j != i && all[j].Implies(&all[i]) && (j < i || !all[i].Implies(&all[j])) {
+			return true
+		}
+	}
+	return false
+}
+
 // isPlain reports whether a value stands for itself alone, in a condition and in a pattern.
-func isPlain(value string) bool { return value != "" && !strings.ContainsAny(value, "*{} /") }
+func isPlain(value string) bool {
+	return value != "" && value != "-" && !strings.ContainsAny(value, "*{} /")
+}
 
 // patternOf returns the path of a pattern for the paths that a value of -where stands for, or "".
 func patternOf(value string) string {
 	path, tree := strings.CutSuffix(value, "*")
 	switch {
-	case !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "*{} ") || strings.Contains(path, "//") || strings.Contains(path, "/."):
+	case !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "*{} ?") || strings.Contains(path, "//") || strings.Contains(path, "/."):
 		return ""
 	case tree && !strings.HasSuffix(path, "/"):
 		return "" // it stands for a part of a segment, too

@@ -13,24 +13,32 @@ import (
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 )
 
-// text writes the report for human readers.
-func (r *report) text(w io.Writer) {
+// text writes the report for human readers. With -by, it shows that many clients of all groups.
+func (r *report) text(w io.Writer, top int) {
 	r.summary(w)
-	if r.Events == 0 {
+	switch {
+	case r.Events == 0:
 		return
+	case len(r.By) > 0:
+		for i := range r.By {
+			r.By[i].table(w, &r.heading)
+			r.By[i].clients(w, &r.heading, top)
+		}
+	default:
+		r.percentiles(w)
+		for i := range r.Windows {
+			r.Windows[i].text(w)
+		}
+		r.suggestions(w)
+		r.buckets(w)
+		r.clients(w)
 	}
-	r.percentiles(w)
-	for i := range r.Windows {
-		r.Windows[i].text(w)
-	}
-	r.suggestions(w)
-	r.buckets(w)
-	r.clients(w)
-	if len(r.Warnings) > 0 {
+	cautions := r.cautions()
+	if len(cautions) > 0 {
 		fmt.Fprintln(w, "\nbe careful")
 	}
-	for _, v := range r.Warnings {
-		fmt.Fprintf(w, "  - %s\n", v.Text)
+	for _, text := range cautions {
+		fmt.Fprintf(w, "  - %s\n", text)
 	}
 	if len(r.Next) > 0 {
 		fmt.Fprintln(w, "\nnext")
@@ -139,8 +147,8 @@ func (p *together) denied() string {
 }
 
 // suggested returns the number of windows with a suggestion.
-func (r *report) suggested() (n int) {
-	for _, v := range r.Windows {
+func (f *findings) suggested() (n int) {
+	for _, v := range f.Windows {
 		if v.Suggested != nil {
 			n++
 		}
@@ -165,11 +173,7 @@ func (r *report) clients(w io.Writer) {
 		starred = starred || len(c.Above) > 0
 		row := fmt.Sprintf("%s\t%s\t", humanize.Comma(c.Events), output.Percent(c.Share))
 		for i, n := range c.Busiest {
-			mark := " "
-			if s := r.Windows[i].Suggested; s != nil && n > s.Limit.Count {
-				mark = "*"
-			}
-			row += humanize.Comma(n) + mark + "\t"
+			row += humanize.Comma(n) + c.mark(&r.Windows[i]) + "\t"
 		}
 		fmt.Fprintln(table, row+"  "+c.Client)
 	}

@@ -28,27 +28,33 @@ const (
 	aDay = 23 * time.Hour
 )
 
-// warnings returns what to know before the suggestions of r are used.
-func (s *study) warnings(r *report, o *options) []warning {
+// logWarnings returns why the log may mislead.
+func logWarnings(on *traffic.Traffic) []warning {
+	all := []warning{}
+	for _, text := range on.Warnings(nil) { // those about short windows are in warnOfStamps
+		all = append(all, warning{"log", text})
+	}
+	return all
+}
+
+// warnings returns what to know before the suggestions of f are used.
+func (s *study) warnings(f *findings, o *options) []warning {
 	all := []warning{}
 	add := func(kind, text string) {
 		if text != "" {
 			all = append(all, warning{kind, text})
 		}
 	}
-	for _, text := range s.on.Warnings(nil) { // those about short windows are in warnOfStamps
-		add("log", text)
-	}
 	add("few clients", s.warnOfFewClients(o))
-	for _, text := range s.warnOfKinds(r, o.percentile) {
+	for _, text := range s.warnOfKinds(f, o.percentile) {
 		add("two kinds of clients", text)
 	}
-	for _, text := range s.warnOfIncidents(r) {
+	for _, text := range s.warnOfIncidents(f) {
 		add("incident", text)
 	}
 	add("dominant client", s.warnOfDominant())
 	add("whole seconds", s.warnOfStamps())
-	if r.suggested() > 0 && s.span() < aDay {
+	if f.suggested() > 0 && s.span() < aDay {
 		add("short recording", fmt.Sprintf("The recording covers %v. Other hours and days may be busier.", s.span().Round(time.Second)))
 	}
 	return all
@@ -65,13 +71,13 @@ func (s *study) warnOfFewClients(o *options) string {
 
 // warnOfKinds returns warnings if clients of another kind than most, such as crawlers or a botnet,
 // may have set the percentile: if it is above a border between them, in a window or by all events.
-func (s *study) warnOfKinds(r *report, percentile float64) (all []string) {
+func (s *study) warnOfKinds(f *findings, percentile float64) (all []string) {
 	if percentile == 100 {
 		return nil
 	}
 	told := map[int]bool{} // the numbers of clients of another kind
 	n := len(s.on.Clients)
-	for i, v := range r.Windows {
+	for i, v := range f.Windows {
 		b, found := s.border(s.gauge.unitsIn(i), percentile, false)
 		if v.Suggested == nil || !found {
 			continue
@@ -84,7 +90,7 @@ func (s *study) warnOfKinds(r *report, percentile float64) (all []string) {
 		all = append(all, fmt.Sprintf("In %s, the percentile %v is %s. But %s at %s or above%s, and all others at %s or below. If the first are to be denied, try -percentile %v.",
 			output.Short(v.window), percentile, humanize.Comma(v.distribution.percentile(percentile)), traffic.Count(int64(b.above), "client is", "clients are"), humanize.Comma(b.high), most, humanize.Comma(b.low), b.leaves(n)))
 	}
-	if b, found := s.border(s.on.Counts, percentile, true); found && r.suggested() > 0 && !told[b.above] {
+	if b, found := s.border(s.on.Counts, percentile, true); found && f.suggested() > 0 && !told[b.above] {
 		all = append(all, fmt.Sprintf("%s of all events are of %s with %s or more each, and all others have %s or fewer. If the first are to be denied, try -percentile %v.",
 			output.Percent(output.Share(b.events, s.on.Events)), output.Count(int64(b.above), "client"), humanize.Comma(b.high), humanize.Comma(b.low), b.leaves(n)))
 	}
@@ -95,7 +101,7 @@ func (s *study) warnOfKinds(r *report, percentile float64) (all []string) {
 func (s *study) warnOfDominant() string {
 	most := 0
 	for i, n := range s.on.Counts {
-		if n > s.on.Counts[most] {
+		if n > s.on.Counts[most] || n == s.on.Counts[most] && s.on.Clients[i] < s.on.Clients[most] {
 			most = i
 		}
 	}

@@ -116,8 +116,11 @@ func (c *columns) header(line string) error {
 		if f.flag != "" {
 			s.index = want(f.flag, name)
 		}
-		if f.name == duration {
+		switch f.name {
+		case duration:
 			s.part = inSeconds
+		case Path:
+			s.part = withoutQuery
 		}
 		c.sources = append(c.sources, s)
 	}

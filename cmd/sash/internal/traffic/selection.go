@@ -132,6 +132,27 @@ func (w *Where) holds(value string) bool {
 	return w.Not != slices.ContainsFunc(w.Values, func(want string) bool { return w.matches(want, value) })
 }
 
+// Implies reports whether other holds for each event for which w does. It may report false though that is so.
+func (w *Where) Implies(other *Where) bool {
+	if w.Field != other.Field || w.Not || other.Not && w.Field == Host {
+		return false
+	}
+	return !slices.ContainsFunc(w.Values, func(value string) bool { return !other.holdsForAll(value) })
+}
+
+// holdsForAll reports whether w holds for each value that a value of -where stands for.
+func (w *Where) holdsForAll(value string) bool {
+	beginning, open := strings.CutSuffix(value, "*")
+	class := w.Field == Status && strings.HasSuffix(value, "xx")
+	if !open && !class {
+		return value != "" && w.holds(value)
+	}
+	return !w.Not && slices.ContainsFunc(w.Values, func(want string) bool {
+		wider, found := strings.CutSuffix(want, "*")
+		return want == value || found && open && w.Field != Host && strings.HasPrefix(beginning, wider)
+	})
+}
+
 // matches reports whether one of the values of w stands for value. A host that is named without its port
 // stands for all its ports.
 func (w *Where) matches(want, value string) bool {
