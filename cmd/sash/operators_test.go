@@ -29,7 +29,7 @@ import (
 // skipped where there is no repository.
 const docs = "../../docs"
 
-// page returns the blocks of docs/operators.md.
+// page returns the blocks of docs/operators.md, but for the section with real servers, which examples/shop tests.
 func page(t *testing.T) []block {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(docs, "operators.md"))
@@ -37,7 +37,10 @@ func page(t *testing.T) []block {
 		t.Skip("this is not the whole repository: docs/operators.md is not there")
 	}
 	require.NoError(t, err)
-	return blocksOf(string(text))
+	before, section, found := strings.Cut(string(text), "with real servers\n")
+	require.True(t, found)
+	_, rest, _ := strings.Cut(section, "\n## ")
+	return blocksOf(before + rest)
 }
 
 // A block is a block of code on the page.
