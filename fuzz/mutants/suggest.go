@@ -199,6 +199,11 @@ var ofSuggest = []mutant{
 		in: "cmd/sash/internal/suggest", tests: "TestScope_",
 	},
 	{
+		name: "replay-sweeps-as-if-keys-were-clients", fault: "a replay of policies with many keys sweeps all of them time and again",
+		file: "cmd/sash/internal/replay/sweep.go", old: "		s.in = max(s.in, l.Len())\n", new: "",
+		tests: "TestReplay_SweepsAreRare",
+	},
+	{
 		name: "csv-paths-have-queries", fault: "the path of a CSV has its query, and -where path=/login misses requests",
 		file: "cmd/sash/internal/traffic/columns.go", old: "		case Path:\n			s.part = withoutQuery\n", new: "",
 		tests: "TestModel_PoliciesOfGroupsAreEnforced",

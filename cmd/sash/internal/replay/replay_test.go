@@ -170,6 +170,29 @@ func TestReplay_SweepsForgetNothing(t *testing.T) {
 	assert.Equal(t, plainReplay(held, 0, sash.Per(3, time.Second).Counter()).ExactDenied, trial.exactDenied)
 }
 
+// A policy of a file may have many keys in a recording that has one client. All of them are in their window at the
+// first sweep, and idle at the second.
+func TestReplay_SweepsAreRareWhileManyKeysAreLeft(t *testing.T) {
+	t.Parallel()
+	const keys = 3 * leastSweep
+	clock := sash.NewManualClock(0)
+	limiter, err := sash.New(sash.PerSecond(1), sash.WithClock(clock), sash.WithSweepInterval(-1))
+	require.NoError(t, err)
+	defer limiter.Close()
+	for i := range keys {
+		limiter.Allow(fmt.Sprint("key", i))
+	}
+	s := sweeper{limiters: []*sash.Limiter{limiter}}
+	s.count(keys, 1)
+	require.Equal(t, keys, limiter.Len())
+
+	clock.Advance(time.Minute)
+	s.count(keys-1, 1)
+	assert.Equal(t, keys, limiter.Len(), "fewer events than keys")
+	s.count(1, 1)
+	assert.Zero(t, limiter.Len())
+}
+
 func TestReplay_WhoIsDeniedMostAndWhen(t *testing.T) {
 	const second = 1_000_000
 	var tsv strings.Builder
