@@ -204,6 +204,11 @@ var ofSuggest = []mutant{
 		tests: "TestReplay_SweepsAreRare",
 	},
 	{
+		name: "suggest-incident-fails-a-minute-later", fault: "an incident is looked for in the minutes after those of the busiest windows",
+		file: "cmd/sash/internal/suggest/incident.go", old: "	return c[i:]\n", new: "	return c[min(i+1, len(c)-1):]\n",
+		in: "cmd/sash/internal/suggest", tests: "TestIncident_",
+	},
+	{
 		name: "csv-paths-have-queries", fault: "the path of a CSV has its query, and -where path=/login misses requests",
 		file: "cmd/sash/internal/traffic/columns.go", old: "		case Path:\n			s.part = withoutQuery\n", new: "",
 		tests: "TestModel_PoliciesOfGroupsAreEnforced",

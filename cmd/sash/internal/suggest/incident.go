@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -10,45 +11,47 @@ import (
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 )
 
-// A calendar counts the events of each minute, and how many of them were answered by 5xx.
-type calendar struct {
-	minutes map[int64]*minute // by Unix time in minutes
-	last    int64
-	current *minute // the one at last; nil before the first event
+// A calendar counts the events of each minute, and how many of them were answered by 5xx. It has the minutes with
+// events, in the order of time.
+type calendar []minute
+
+type minute struct {
+	at             int64 // Unix time in minutes
+	events, failed int64
 }
 
-type minute struct{ events, failed int64 }
-
+// add counts an event, which is not earlier than the last one.
 func (c *calendar) add(e traffic.Event) {
-	if at := minuteOf(e.At); c.current == nil || at != c.last {
-		if c.minutes == nil {
-			c.minutes = map[int64]*minute{}
-		}
-		if c.minutes[at] == nil {
-			c.minutes[at] = new(minute)
-		}
-		c.last, c.current = at, c.minutes[at]
+	last := len(*c) - 1
+	if at := minuteOf(e.At); last < 0 || (*c)[last].at != at {
+		*c = append(*c, minute{at: at})
+		last++
 	}
-	c.current.events++
+	m := &(*c)[last]
+	m.events++
 	if e.Status/100 == 5 {
-		c.current.failed++
+		m.failed++
 	}
+}
+
+// from returns the minutes from that of an instant on.
+func (c calendar) from(at int64) calendar {
+	i, _ := slices.BinarySearchFunc(c, minuteOf(at), func(m minute, want int64) int { return cmp.Compare(m.at, want) })
+	return c[i:]
 }
 
 // eventsIn returns the number of events of the minutes of a span.
-func (c *calendar) eventsIn(s traffic.Span) (n int64) {
-	for at := minuteOf(s.From); at < minuteOf(s.To); at++ {
-		if m := c.minutes[at]; m != nil {
-			n += m.events
-		}
+func (c calendar) eventsIn(s traffic.Span) (n int64) {
+	for _, m := range c[len(c)-len(c.from(s.From)) : len(c)-len(c.from(s.To))] {
+		n += m.events
 	}
 	return n
 }
 
-// fails reports whether most events of the minute of an instant were answered by 5xx.
-func (c *calendar) fails(at int64) bool {
-	m := c.minutes[minuteOf(at)]
-	return m != nil && 2*m.failed > m.events
+// fails reports whether most events of the minute of an instant, which has events, were answered by 5xx.
+func (c calendar) fails(at int64) bool {
+	m := c.from(at)[0]
+	return 2*m.failed > m.events
 }
 
 // minuteOf returns an instant in Unix time in minutes.

@@ -106,10 +106,10 @@
 // A client takes 40 bytes for each window, and 144 for all else, 120 of them for token buckets. An event in the
 // longest window takes 16, and 32 more in each window in which a candidate denies it; or up to four times that
 // while they grow. Events of one instant mostly share them, so a log of whole seconds takes little for a flood.
-// Reading takes further memory.
+// A minute with events takes 24, or twice that, and a window 864. Reading takes further memory.
 //
-// With -by, that is for each client of each group. A group with fewer than 64 events keeps these alone, at 40 bytes
-// each, and some 60 for each client.
+// With -by, that is for each group, and each of its clients. A group with fewer than 64 events keeps these alone, at
+// 40 bytes each, and some 60 for each client.
 //
 // With -json the report is one object. Its fields are the fields of output.Summary, and of the types report,
 // heading, findings, windowReport, busiest, candidate, suggestion, together, client, warning, step, groupingReport,

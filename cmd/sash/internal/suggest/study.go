@@ -10,11 +10,11 @@ import (
 
 // A study measures all clients in windows of several lengths.
 type study struct {
-	windows []time.Duration
-	gauge   *gauge
-	bursts  *bucketGauge // nil: events have costs, for which there are no rates to try
-	calendar
-	on *traffic.Traffic // once all of it is taken
+	windows  []time.Duration
+	gauge    *gauge
+	bursts   *bucketGauge // nil: events have costs, for which there are no rates to try
+	calendar calendar
+	on       *traffic.Traffic // once all of it is taken
 }
 
 // newStudy returns a study of windows. An event asks for no fewer than least units, and costs one unless it has
