@@ -209,6 +209,16 @@ var ofSuggest = []mutant{
 		in: "cmd/sash/internal/suggest", tests: "TestIncident_",
 	},
 	{
+		name: "suggest-groups-without-policies-have-a-file", fault: "the report says to replay a file that was not written",
+		file: "cmd/sash/internal/suggest/groups.go", old: `g.Policy != nil && (o.file == nil || g.policyText != "")`, new: "g.Policy != nil",
+		in: "cmd/sash/internal/suggest", tests: "TestGroups_SayWhichGetNoPolicy",
+	},
+	{
+		name: "suggest-groups-hide-that-where-cannot-say-them", fault: "groups without conditions have no command, and the report does not say why",
+		file: "cmd/sash/internal/suggest/groupstext.go", old: "return len(g.Where) == 0 })", new: "return g.Where == nil })",
+		in: "cmd/sash/internal/suggest", tests: "TestGroups_SayWhichGetNoPolicy",
+	},
+	{
 		name: "csv-paths-have-queries", fault: "the path of a CSV has its query, and -where path=/login misses requests",
 		file: "cmd/sash/internal/traffic/columns.go", old: "		case Path:\n			s.part = withoutQuery\n", new: "",
 		tests: "TestModel_PoliciesOfGroupsAreEnforced",

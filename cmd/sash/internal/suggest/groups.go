@@ -261,7 +261,7 @@ func (a *grouping) nextSteps(r *groupingReport) (steps []step) {
 // policySteps returns how to go on to policies.
 func (a *groupings) policySteps(r *report) []step {
 	o := a.o
-	limited := func(g groupReport) bool { return g.Policy != nil }
+	limited := func(g groupReport) bool { return g.Policy != nil && (o.file == nil || g.policyText != "") }
 	switch {
 	case !slices.ContainsFunc(r.By, func(b groupingReport) bool { return slices.ContainsFunc(b.Groups, limited) }):
 	case o.file != nil:

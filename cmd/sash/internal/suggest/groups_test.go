@@ -317,6 +317,9 @@ func TestGroups_SayWhichGetNoPolicy(t *testing.T) {
 	got := invoke(log.String(), "-by", "path", "-window", "10s", "-where", "path=/b*", "-policy", path, "-")
 	require.Equal(t, command.Failed, got.status)
 	require.Contains(t, got.stderr, "-policy: no group has a policy, so "+path+" is as it was")
+	require.NotContains(t, got.stdout, "Replay the file")
+	require.Contains(t, got.stdout, "some groups have values that -where cannot say")
+	require.NotContains(t, invoke(log.String(), "-by", "path", "-where", "path=/a", "-").stdout, "cannot say")
 	require.NoFileExists(t, path)
 }
 

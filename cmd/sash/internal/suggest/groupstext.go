@@ -49,6 +49,9 @@ func (r *groupingReport) table(w io.Writer, about *heading) {
 	if none {
 		fmt.Fprintln(w, "- no suggestion: the events of a group must span three windows, and cost something")
 	}
+	if slices.ContainsFunc(r.Groups, func(g groupReport) bool { return len(g.Where) == 0 }) {
+		fmt.Fprintln(w, "some groups have values that -where cannot say, such as one with a comma")
+	}
 }
 
 // limit returns the cell with the limit that is suggested for a window.
