@@ -219,6 +219,11 @@ var ofSuggest = []mutant{
 		in: "cmd/sash/internal/suggest", tests: "TestGroups_SayWhichGetNoPolicy",
 	},
 	{
+		name: "suggest-table-begins-above-the-suggestion", fault: "a low percentile suggests a limit that its table does not show",
+		file: "cmd/sash/internal/suggest/text.go", old: "first = min(first, v.Suggested.Limit.Count)", new: "first = max(first, v.Suggested.Limit.Count)",
+		in: "cmd/sash/internal/suggest", tests: "TestRows_FewCandidates",
+	},
+	{
 		name: "csv-paths-have-queries", fault: "the path of a CSV has its query, and -where path=/login misses requests",
 		file: "cmd/sash/internal/traffic/columns.go", old: "		case Path:\n			s.part = withoutQuery\n", new: "",
 		tests: "TestModel_PoliciesOfGroupsAreEnforced",

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	ofWindow = regexp.MustCompile(`^In (\S+), the percentile (\S+) is ([\d,]+)\. But ([\d,]+) clients? (?:is|are) at ([\d,]+) or above(?:, with \S+ of all events)?, and all others at ([\d,]+) or below\. If the first are to be denied, try -percentile (\S+)\.$`)
-	ofEvents = regexp.MustCompile(`^\S+% of all events are of ([\d,]+) clients? with ([\d,]+) or more each, and all others have ([\d,]+) or fewer\. If the first are to be denied, try -percentile (\S+)\.$`)
+	ofWindow = regexp.MustCompile(`^In (\S+), the percentile (\S+) is ([\d,]+)\. But ([\d,]+) clients? (?:is|are) at ([\d,]+) or above(?:, with \S+ of the events)?, and all others at ([\d,]+) or below\. If the first are to be denied, try -percentile (\S+)\.$`)
+	ofEvents = regexp.MustCompile(`^\S+% of the events are of ([\d,]+) clients? with ([\d,]+) or more each, and all others have ([\d,]+) or fewer\. If the first are to be denied, try -percentile (\S+)\.$`)
 )
 
 // checkWarnings compares the warnings with the reference: what they say must be true, and the warnings of

@@ -128,10 +128,10 @@ func TestWarnings_OfABotnet(t *testing.T) {
 	}{
 		{"none", crowds(honest), 0, ""},
 		{"busy clients", crowds([3]int64{1000, 1, 200}), 0, ""},
-		{"spread", crowds(honest, [3]int64{180, 20, 800}), 180, "% of all events are of 179 clients with 24 or more each, and all others have 20 or fewer. If the first are to be denied, try -percentile 84.8."},
-		{"most clients", crowds([3]int64{450, 1, 20}, [3]int64{550, 250, 320}), 550, "In 1m, the percentile 99.9 is 31. But 550 clients are at 19 or above, with 97.204% of all events, and all others at 6 or below. If the first are to be denied, try -percentile 45."},
+		{"spread", crowds(honest, [3]int64{180, 20, 800}), 180, "% of the events are of 179 clients with 24 or more each, and all others have 20 or fewer. If the first are to be denied, try -percentile 84.8."},
+		{"most clients", crowds([3]int64{450, 1, 20}, [3]int64{550, 250, 320}), 550, "In 1m, the percentile 99.9 is 31. But 550 clients are at 19 or above, with 97.204% of the events, and all others at 6 or below. If the first are to be denied, try -percentile 45."},
 		{"most clients, spread", crowds([3]int64{450, 1, 20}, [3]int64{550, 20, 800}), 550, ""},
-		{"not most events", crowds([3]int64{1000, 30, 60}, [3]int64{120, 200, 260}), 120, "38.229% of all events are of 120 clients with 200 or more each, and all others have 60 or fewer. If the first are to be denied, try -percentile 89.2."},
+		{"not most events", crowds([3]int64{1000, 30, 60}, [3]int64{120, 200, 260}), 120, "38.229% of the events are of 120 clients with 200 or more each, and all others have 60 or fewer. If the first are to be denied, try -percentile 89.2."},
 		{"a crawler, too", crowds(honest, [3]int64{180, 20, 800}, [3]int64{1, 9000, 9000}), 180, ""},
 	}
 	for _, tt := range tests {
@@ -286,11 +286,11 @@ func TestWarnings(t *testing.T) {
 		{"two kinds", minutes(mixed...), []string{"-window", "1m", "-percentile", "99.5"}, []string{"two kinds of clients", "short recording"}, "In 1m, the percentile 99.5 is 50. But 3 clients are at 40 or above, and all others at 5 or below. If the first are to be denied, try -percentile 99.\n"},
 		{"two kinds, one of them left out", minutes(mixed...), []string{"-window", "1m", "-percentile", "99"}, []string{"short recording"}, ""},
 		{"a crowd", minutes(append(slices.Repeat([]int{59}, 60), crowd...)...), []string{"-window", "1m", "-percentile", "99"}, []string{"two kinds of clients", "short recording"},
-			"In 1m, the percentile 99 is 59. But 60 clients are at 59 or above, with 70.210% of all events, and all others at 5 or below. If the first are to be denied, try -percentile 83.3.\n"},
+			"In 1m, the percentile 99 is 59. But 60 clients are at 59 or above, with 70.210% of the events, and all others at 5 or below. If the first are to be denied, try -percentile 83.3.\n"},
 		{"a crowd that is slow", minutes(append(slices.Repeat([]int{59}, 60), crowd...)...), []string{"-window", "1s", "-percentile", "99"}, []string{"two kinds of clients", "short recording"},
-			"70.210% of all events are of 60 clients with 59 or more each, and all others have 5 or fewer. If the first are to be denied, try -percentile 83.3.\n"},
+			"70.210% of the events are of 60 clients with 59 or more each, and all others have 5 or fewer. If the first are to be denied, try -percentile 83.3.\n"},
 		{"a crowd that is left out", minutes(append(slices.Repeat([]int{59}, 60), crowd...)...), []string{"-window", "1m", "-percentile", "83.3"}, []string{"short recording"}, ""},
-		{"a dominant client", minutes(append([]int{400}, crowd...)...), []string{"-window", "1m", "-percentile", "99"}, []string{"dominant client", "short recording"}, "21.030% of all events are of one client, c0: a crawler, or many people behind one address?"},
+		{"a dominant client", minutes(append([]int{400}, crowd...)...), []string{"-window", "1m", "-percentile", "99"}, []string{"dominant client", "short recording"}, "21.030% of the events are of one client, c0: a crawler, or many people behind one address?"},
 		{"whole seconds", "0\ta\n1000000\ta\n90000000000\tb\n", []string{"-percentile", "100"}, []string{"whole seconds"}, "So a window of 1s may have held up to 2 times what is shown"},
 		{"whole seconds, and half a second", "0\ta\n90000000000\tb\n", []string{"-percentile", "100", "-window", "500ms"}, []string{"whole seconds"}, "So a window of 500ms may have held up to"},
 		{"a part of a second", "0\ta\n500000\ta\n90000000000\tb\n", []string{"-percentile", "100"}, nil, ""},
@@ -344,6 +344,10 @@ func TestRows_FewCandidatesAroundTheSuggestion(t *testing.T) {
 		assert.True(t, isCoarse(c.Limit.Count), c.Limit)
 	}
 	assert.Contains(t, invoke(minutes(1, 2, 3), "-window", "1m").stdout, "5/m        0      0.000%       0     0.000%  <- suggested\n")
+	assert.Contains(t, invoke(minutes(1, 1, 90, 90), "-window", "1m", "-percentile", "50").stdout, `
+  limit  clients  of clients  events  of events
+    2/m        2     40.000%     176    95.652%  <- suggested
+    5/m `)
 }
 
 func TestShort_IsReadAsItsWindow(t *testing.T) {

@@ -215,7 +215,7 @@ clients most above the suggested limits of a group; events in their busiest wind
 * above the suggested limit
 
 be careful
-  - /products/*: 25.096% of all events are of one client, 192.0.2.80: `)
+  - /products/*: 25.096% of the events are of one client, 192.0.2.80: `)
 	require.Contains(t, got.stdout, "\n       sash suggest -where path=/ -percentile 98 -window 1m -window 1h -top 2 "+shop+"\n")
 	require.Contains(t, got.stdout, "\n       sash suggest -where 'path!=/,/products/*,/static/*' -percentile 98 -window 1m -window 1h -top 2 "+shop+"\n")
 	require.Contains(t, got.stdout, "\n       sash suggest -policy limits.yaml -by path/1 -percentile 98 -window 1m -window 1h -groups 3 -top 2 "+shop+"\n")

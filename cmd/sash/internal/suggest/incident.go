@@ -91,7 +91,7 @@ func (s *study) warnOfIncidents(f *findings) (all []string) {
 		of := fmt.Sprintf("of the busiest windows of %s, of the %s with %d or more in one,", output.Short(v.window), output.Count(int64(len(ends)), "client"), least)
 		if span, n := s.incident(ends, v.window); n > 0 {
 			share := output.Share(s.calendar.eventsIn(span), s.on.Events)
-			all = append(all, fmt.Sprintf("%.0f%% %s lie from %s to %s, with %s of all events. If that was an incident, leave it out: -without %s.",
+			all = append(all, fmt.Sprintf("%.0f%% %s lie from %s to %s, with %s of the events. If that was an incident, leave it out: -without %s.",
 				100*output.Share(int64(n), int64(len(ends))), of, traffic.Instant(span.From).Format("2006-01-02 15:04"), traffic.Instant(span.To).Format("15:04"), output.Percent(share), span))
 		}
 		failed := 0

@@ -83,11 +83,15 @@ func (v *windowReport) text(w io.Writer) {
 	table.Flush()
 }
 
-// rows returns the candidates to show: from what one in ten clients exceeds to the last. If these are many, they are those that begin with 1, 2 or 5, the last, and
-// the suggested.
+// rows returns the candidates to show: from what one in ten clients exceeds, or the suggested if that is less, to the
+// last. If these are many, they are those that begin with 1, 2 or 5, the last, and the suggested.
 func (v *windowReport) rows() []candidate {
 	const few = 12
-	rows := v.Candidates[min(atLeast(v.P90), len(v.Candidates)-1):]
+	first := v.P90
+	if v.Suggested != nil {
+		first = min(first, v.Suggested.Limit.Count)
+	}
+	rows := v.Candidates[min(atLeast(first), len(v.Candidates)-1):]
 	if len(rows) <= few {
 		return rows
 	}

@@ -85,13 +85,13 @@ func (s *study) warnOfKinds(f *findings, percentile float64) (all []string) {
 		told[b.above] = true
 		most := ""
 		if b.events >= s.on.Events/largeShare {
-			most = fmt.Sprintf(", with %s of all events", output.Percent(output.Share(b.events, s.on.Events)))
+			most = fmt.Sprintf(", with %s of the events", output.Percent(output.Share(b.events, s.on.Events)))
 		}
 		all = append(all, fmt.Sprintf("In %s, the percentile %v is %s. But %s at %s or above%s, and all others at %s or below. If the first are to be denied, try -percentile %v.",
 			output.Short(v.window), percentile, humanize.Comma(v.distribution.percentile(percentile)), traffic.Count(int64(b.above), "client is", "clients are"), humanize.Comma(b.high), most, humanize.Comma(b.low), b.leaves(n)))
 	}
 	if b, found := s.border(s.on.Counts, percentile, true); found && f.suggested() > 0 && !told[b.above] {
-		all = append(all, fmt.Sprintf("%s of all events are of %s with %s or more each, and all others have %s or fewer. If the first are to be denied, try -percentile %v.",
+		all = append(all, fmt.Sprintf("%s of the events are of %s with %s or more each, and all others have %s or fewer. If the first are to be denied, try -percentile %v.",
 			output.Percent(output.Share(b.events, s.on.Events)), output.Count(int64(b.above), "client"), humanize.Comma(b.high), humanize.Comma(b.low), b.leaves(n)))
 	}
 	return all
@@ -109,7 +109,7 @@ func (s *study) warnOfDominant() string {
 	if len(s.on.Counts) <= fewClients || of < dominantShare {
 		return ""
 	}
-	return fmt.Sprintf("%s of all events are of one client, %s: a crawler, or many people behind one address? Such people need another -key, or limits of their own (Limiter.SetLimits).",
+	return fmt.Sprintf("%s of the events are of one client, %s: a crawler, or many people behind one address? Such people need another -key, or limits of their own (Limiter.SetLimits).",
 		output.Percent(of), s.on.Clients[most])
 }
 
