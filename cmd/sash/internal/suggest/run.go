@@ -74,8 +74,8 @@
 // and no commands.
 //
 // The report shows the groups with most events, as many as -groups says. The others are counted, and not studied.
-// They are what is left by the condition that excludes all values shown. A log with more than 10,000 groups is
-// refused.
+// They are what is left by the condition that excludes all values shown. A log with more than 10,000 groups of one
+// -by is refused.
 //
 // # The policy
 //
