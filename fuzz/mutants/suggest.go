@@ -224,6 +224,11 @@ var ofSuggest = []mutant{
 		in: "cmd/sash/internal/suggest", tests: "TestRows_FewCandidates",
 	},
 	{
+		name: "suggest-policies-have-broken-escapes", fault: "a path that no server takes becomes a pattern, which matches no request",
+		file: "cmd/sash/internal/suggest/scope.go", old: "	case err != nil:\n", new: "	case err != nil && tree:\n",
+		in: "cmd/sash/internal/suggest", tests: "TestGroups_SayWhichGetNoPolicy",
+	},
+	{
 		name: "csv-paths-have-queries", fault: "the path of a CSV has its query, and -where path=/login misses requests",
 		file: "cmd/sash/internal/traffic/columns.go", old: "		case Path:\n			s.part = withoutQuery\n", new: "",
 		tests: "TestModel_PoliciesOfGroupsAreEnforced",

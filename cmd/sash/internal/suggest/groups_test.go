@@ -303,6 +303,7 @@ func TestGroups_SayWhichGetNoPolicy(t *testing.T) {
 	}
 	for group, want := range map[string]string{
 		"/b,c": "-where has no way to say its values", "/d//e": "a file cannot say for which requests path=/d//e holds", "-": "requests path=- holds",
+		"/%zz": "requests path=/%zz holds", // no server takes it
 	} {
 		assert.Contains(t, why[group], path+" gets no policy for it: ", group)
 		assert.Contains(t, why[group], want)

@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 
@@ -74,7 +75,9 @@ func isPlain(value string) bool {
 // patternOf returns the path of a pattern for the paths that a value of -where stands for, or "".
 func patternOf(value string) string {
 	path, tree := strings.CutSuffix(value, "*")
-	switch {
+	switch _, err := url.PathUnescape(path); {
+	case err != nil:
+		return "" // the server refuses such a request before any policy
 	case !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "*{} ?") || strings.Contains(path, "//") || strings.Contains(path, "/."):
 		return ""
 	case tree && !strings.HasSuffix(path, "/"):
