@@ -68,7 +68,8 @@ func ByRouteOf(mux *http.ServeMux) KeyFunc {
 
 // ByPathValue keys requests by the part of the path that a wildcard has matched, {name}, which is
 // [http.Request.PathValue]. It is for middleware around the handlers in a mux. Around the mux itself, and for
-// a pattern without the wildcard, the identity cannot be told.
+// a pattern without the wildcard, the identity cannot be told. It counts what the wildcard matches, and not the rest
+// of the route: to tell routes apart, too, join it with [ByRoute].
 //
 // The value is not checked: a client that invents values has a quota with each. ByPathValue panics if name is
 // empty.
