@@ -136,7 +136,8 @@ func WithSash(options ...sash.Option) Option {
 //	httplimit.WithStore(httpstore.New(conn, sashredis.WithFallback(sashredis.FallbackDeny)))
 //
 // A policy is known to other processes by its Name. So Names tell apart the policies of all limiters that
-// share a store and its prefix. A new process may add, remove and reorder policies while old ones run.
+// share a store and its prefix. A new process may add, remove and reorder policies while old ones run, and so may
+// [Limiter.Reconfigure].
 //
 // # What is decided how
 //
