@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit/internal/fields"
@@ -83,6 +84,16 @@ func (c *call) appendPartitionKey(text []byte, t *take) []byte {
 	return append(text, ':')
 }
 
+// resetValue returns the value of X-RateLimit-Reset: the seconds of a duration, or the time when it has passed.
+func (c *call) resetValue(d time.Duration) int64 {
+	if !c.headers.resetTime {
+		return fields.Seconds(d)
+	}
+	now := time.Now()
+	part := time.Duration(now.Nanosecond())
+	return now.Unix() + fields.Seconds(min(d, sash.Never-part)+part) // rounded up as a whole
+}
+
 // setXRateLimit sets the X-RateLimit headers, about the scarcest policy that is not unlimited.
 func (c *call) setXRateLimit(h http.Header) {
 	var scarcest *take
@@ -97,5 +108,5 @@ func (c *call) setXRateLimit(h http.Header) {
 	}
 	h["X-Ratelimit-Limit"] = c.buffer.Value(least.Units)
 	h["X-Ratelimit-Remaining"] = c.buffer.NumberValue(scarcest.remaining)
-	h["X-Ratelimit-Reset"] = c.buffer.NumberValue(fields.Seconds(reset))
+	h["X-Ratelimit-Reset"] = c.buffer.NumberValue(c.resetValue(reset))
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -282,6 +283,19 @@ func TestHeaders_TheOlderOnesAreOfTheQuotaNearestToItsEnd(t *testing.T) {
 		require.Equal(t, []string{c.limit, c.remaining, c.reset},
 			[]string{h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), h.Get("X-RateLimit-Reset")}, c.request)
 	}
+}
+
+// A time is what clients of other APIs know. It is rounded up, as the seconds are.
+func TestHeaders_TheOlderResetCanBeATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Unix(1_800_000_000, 1))) // of the bubble
+		s := newSite(t, httplimit.WithXRateLimitTime(), per("minute", "", sash.PerMinute(3).Log()))
+		for _, want := range []string{"1800000061", "1800000061"} {
+			require.Equal(t, want, s.do("GET /", "X-Key", "k").Header().Get("X-RateLimit-Reset"))
+		}
+		s.clock.Advance(time.Minute - 1)
+		require.Equal(t, "1800000061", s.do("GET /", "X-Key", "k").Header().Get("X-RateLimit-Reset"), "a nanosecond later the first is out")
+	})
 }
 
 func TestHeaders_CanBeLeftOut(t *testing.T) {

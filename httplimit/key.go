@@ -66,6 +66,21 @@ func ByRouteOf(mux *http.ServeMux) KeyFunc {
 	}
 }
 
+// ByPathValue keys requests by the part of the path that a wildcard has matched, {name}, which is
+// [http.Request.PathValue]. It is for middleware around the handlers in a mux. Around the mux itself, and for
+// a pattern without the wildcard, the identity cannot be told. It counts what the wildcard matches, and not the rest
+// of the route: to tell routes apart, too, join it with [ByRoute].
+//
+// The value is not checked: a client that invents values has a quota with each. ByPathValue panics if name is
+// empty.
+func ByPathValue(name string) KeyFunc {
+	check(name != "", "ByPathValue: name must not be empty")
+	return func(key []byte, r *http.Request) ([]byte, bool) {
+		value := r.PathValue(name)
+		return append(key, value...), value != ""
+	}
+}
+
 // ByHost keys the requests of a [Transport] by the host of the URL that they are sent to: "example.com",
 // "example.com:8080", "[2001:db8::1]". The host is in lower case, without a trailing dot. It has its port
 // unless that is the default port of the scheme. Requests that a server receives have no such URL, so

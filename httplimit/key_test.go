@@ -107,12 +107,35 @@ func TestByRoute_TakesThePatternOfTheMux(t *testing.T) {
 	require.Equal(t, 429, get(outside, "/nowhere/2"), "those not found share")
 }
 
+func TestByPathValue_TakesWhatAWildcardMatches(t *testing.T) {
+	s := newSite(t, httplimit.Policy{Name: "each", Limits: []sash.Limit{sash.PerHour(1).Log()}, Key: httplimit.ByPathValue("id")})
+	mux := http.NewServeMux()
+	mux.Handle("GET /things/{id}", s)
+	mux.Handle("GET /others/{id...}", s)
+	mux.Handle("GET /all", s)
+	for _, c := range []struct {
+		path string
+		want int
+	}{
+		{"/things/1", 200}, {"/things/2", 200}, {"/things/1", 429}, {"/things/%31", 429},
+		{"/others/1", 429}, // the name alone counts
+		{"/others/a/b", 200}, {"/others/a/b", 429},
+		{"/others/", 400}, // the wildcard has matched nothing
+		{"/all", 400},
+	} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, newRequest("GET "+c.path))
+		require.Equal(t, c.want, w.Code, c.path)
+	}
+}
+
 func TestKeyFuncs_RefuseWhatCannotBe(t *testing.T) {
 	for name, f := range map[string]func(){
 		"ByHeader": func() { httplimit.ByHeader("") },
 		"Host":     func() { httplimit.ByHeader("host") },
 		"By":       func() { httplimit.By(nil) },
 		"ByRoute":  func() { httplimit.ByRouteOf(nil) },
+		"ByPath":   func() { httplimit.ByPathValue("") },
 		"Join":     func() { httplimit.Join() },
 		"Join nil": func() { httplimit.Join(httplimit.Everyone(), nil) },
 		"FirstOf":  func() { httplimit.FirstOf() },

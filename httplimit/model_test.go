@@ -77,11 +77,11 @@ type model struct {
 	limiterNames map[string]string // of keys: by which the limiter knows them
 
 	// What the options are.
-	chargesDenied, folds, withoutRateLimit, xRateLimit, partition, observed bool
-	ownLimits                                                               []sash.Limit
-	fingerprints, identities                                                []httplimit.Outcome // nil: of none; empty: of all
-	deniedBy, unidentifiedBy                                                int
-	crossed                                                                 *crossings
+	chargesDenied, folds, withoutRateLimit, xRateLimit, resetTime, partition, observed bool
+	ownLimits                                                                          []sash.Limit
+	fingerprints, identities                                                           []httplimit.Outcome // nil: of none; empty: of all
+	deniedBy, unidentifiedBy                                                           int
+	crossed                                                                            *crossings
 }
 
 // A modelFailure is how a model fails.
@@ -97,7 +97,7 @@ func (m *model) moment() moment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.order++
-	return moment{m.clock.Now(), m.order}
+	return moment{m.clock.Now(), m.order, time.Now().UnixNano()}
 }
 
 // observe is an observer of all events.

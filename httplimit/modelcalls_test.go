@@ -351,9 +351,6 @@ func (m *model) wait() string {
 // their Count and Burst.
 func (m *model) reconfigure() string {
 	m.reconfigured = m.step
-	if m.store != nil {
-		return ""
-	}
 	next := slices.Clone(m.policies)
 	for i, p := range next {
 		changed := *p
@@ -367,7 +364,7 @@ func (m *model) reconfigure() string {
 		if m.random.IntN(4) == 0 {
 			changed.Pattern = pick(m.random, modelPatterns)
 		}
-		if m.random.IntN(4) == 0 {
+		if m.random.IntN(4) == 0 && m.store == nil {
 			changed.Near = pick(m.random, modelNears)
 		}
 		next[i] = &changed

@@ -53,6 +53,7 @@ type exchange struct {
 type moment struct {
 	at    int64
 	order int
+	wall  int64 // in Unix nanoseconds, of the bubble
 }
 
 // deeds are what a handler has done and seen: all that its charges depend on.

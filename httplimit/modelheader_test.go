@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
@@ -206,10 +207,14 @@ func (m *model) checkOlder(x *exchange, takes []*modelTake, sent bool, at int64)
 			return false
 		}
 		s, err := strconv.ParseInt(reset, 10, 64)
-		const never = 9_000_000_000
-		idle := func(s int64) bool { return s > never || m.table.Idle(at+s*1_000_000_000, t.key) }
+		const never = 8_000_000_000
+		until := time.Duration(min(s, never)) * time.Second
+		if m.resetTime && s <= never {
+			until -= time.Duration(x.decided.wall)
+		}
+		idle := func(d time.Duration) bool { return s > never || m.table.Idle(at+int64(d), t.key) }
 		withheld := !x.admitted && m.admits(t, at, t.cost) // it tells when it would be full if it were charged
-		if soon := t.holds() && s <= 1 && !idle(s); err != nil || !m.chargesDenied && !withheld && !soon && (!idle(s) || s > 0 && s <= never && idle(s-1)) {
+		if soon := t.holds() && until <= 2*time.Second && !idle(until); err != nil || !m.chargesDenied && !withheld && !soon && (!idle(until) || until >= time.Second && s <= never && idle(until-time.Second)) {
 			return false
 		}
 		return slices.ContainsFunc(t.limits, func(l sash.Limit) bool {

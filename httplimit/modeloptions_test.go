@@ -86,6 +86,10 @@ var modelOptions = []modelOption{
 		m.xRateLimit = true
 		return []httplimit.Option{httplimit.WithXRateLimit()}
 	})},
+	{"WithXRateLimitTime", oneIn(6, func(m *model, _ *rand.Rand) []httplimit.Option {
+		m.xRateLimit, m.resetTime = true, true
+		return []httplimit.Option{httplimit.WithXRateLimitTime()}
+	})},
 	{"WithPartitionKey", oneIn(4, func(m *model, _ *rand.Rand) []httplimit.Option {
 		if m.withoutRateLimit {
 			return nil

@@ -254,13 +254,25 @@ func (m *model) shareClient(x, other *exchange, t *modelTake) bool {
 	return false
 }
 
+// reconfigureTo replaces the policies, and the limits of keys in the store before a request that starts over asks it.
+func (m *model) reconfigureTo(policies []httplimit.Policy) error {
+	if m.store == nil {
+		return m.limiter.Reconfigure(policies...)
+	}
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	err := m.limiter.Reconfigure(policies...)
+	m.store.follow()
+	return err
+}
+
 // replace replaces the policies. Requests that wait start over.
 func (m *model) replace(next []*modelPolicy) string {
 	var policies []httplimit.Policy
 	for _, p := range next {
 		policies = append(policies, p.Policy)
 	}
-	if err := m.limiter.Reconfigure(policies...); err != nil {
+	if err := m.reconfigureTo(policies); err != nil {
 		m.failf("Reconfigure: %v", err)
 	}
 	for _, key := range slices.Clone(m.names) {

@@ -16,6 +16,7 @@ import (
 type modelStore struct {
 	*model
 	*sash.Limiter
+	limitsFor func(key string) []sash.Limit
 	mu        sync.Mutex
 	asked     map[string]int64 // when each key was last asked for
 	reserved  []string         // keys, since the model has looked
@@ -23,9 +24,16 @@ type modelStore struct {
 }
 
 func (s *modelStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
-	s.asked = map[string]int64{}
+	s.asked, s.limitsFor = map[string]int64{}, keys.LimitsFor
 	s.Limiter = sash.Must(sash.New(keys.Limits[0][0], sash.WithLimitsFor(keys.LimitsFor), sash.WithSweepInterval(-1)))
 	return s, nil
+}
+
+// follow gives all keys the limits that they have now.
+func (s *modelStore) follow() {
+	ofSash.Reconfigure(s.Limiter, bridge.Setup[sash.Limit]{
+		Limits: s.Limits(), LimitsFor: s.limitsFor, SweepInterval: -1,
+	}, func(publish func() bool) { publish() })
 }
 
 // answer returns the answer to a call whose decision is d, and which must leave units of each key.

@@ -19,7 +19,7 @@ import (
 var elsewhere = map[string]string{
 	"AddressOfIdentity": "addresses", "ByAddressOf": "addresses", "IPv4Prefix": "addresses", "IPv6Prefix": "addresses",
 	"ReadForwarded": "addresses", "ReadHeader": "addresses", "TrustHops": "addresses", "TrustProxies": "addresses", "TrustUnixSocket": "addresses",
-	"ByRoute": "inside a mux", "ByRouteOf": "inside a mux",
+	"ByPathValue": "inside a mux", "ByRoute": "inside a mux", "ByRouteOf": "inside a mux",
 	"HashTag":         "clusters",
 	"ByHost":          "clients",
 	"Transport.Admit": "clients", "Transport.CloseIdleConnections": "clients", "Transport.HoldBack": "clients", "Transport.Obey": "clients", "Transport.Reserve": "clients",

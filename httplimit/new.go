@@ -36,7 +36,7 @@ func New(options ...Option) (*Limiter, error) {
 	if l.openStore == nil {
 		l.limiter, err = sash.New(l.sashOptions(t)...)
 	} else {
-		keys := StoreKeys{LimitsFor: t.limitsFor}
+		keys := StoreKeys{LimitsFor: func(key string) []sash.Limit { return l.table.Load().limitsFor(key) }}
 		for _, p := range t.variants {
 			keys.Limits = append(keys.Limits, p.Limits)
 		}

@@ -54,6 +54,7 @@ type config struct {
 type headers struct {
 	standard   bool // RateLimit-Policy and RateLimit
 	xRateLimit bool // X-RateLimit-…
+	resetTime  bool // X-RateLimit-Reset is a time
 	partition  bool // pk in the standard ones
 }
 
@@ -135,7 +136,8 @@ func WithSash(options ...sash.Option) Option {
 //	httplimit.WithStore(httpstore.New(conn, sashredis.WithFallback(sashredis.FallbackDeny)))
 //
 // A policy is known to other processes by its Name. So Names tell apart the policies of all limiters that
-// share a store and its prefix. A new process may add, remove and reorder policies while old ones run.
+// share a store and its prefix. A new process may add, remove and reorder policies while old ones run, and so may
+// [Limiter.Reconfigure].
 //
 // # What is decided how
 //
@@ -207,6 +209,13 @@ func WithoutRateLimit() Option {
 // quota by [sash.AtOnce], it is at most 1: what is held may be given back at any time.
 func WithXRateLimit() Option {
 	return optionFunc(func(c *config) { c.headers.xRateLimit = true })
+}
+
+// WithXRateLimitTime is [WithXRateLimit] with another X-RateLimit-Reset: the time at which all quotas are full
+// again, in Unix seconds, rounded up. It is for clients of an API that has sent that before, as GitHub's does.
+// The time is of the system's clock, so a client whose clock is wrong is misled; seconds from now mislead no one.
+func WithXRateLimitTime() Option {
+	return optionFunc(func(c *config) { c.headers.xRateLimit, c.headers.resetTime = true, true })
 }
 
 // WithPartitionKey also sends a fingerprint of the identity that a quota belongs to, as the parameter pk

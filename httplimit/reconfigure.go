@@ -19,8 +19,7 @@ import (
 // again, it begins anew. The limits of SetLimits for keys of policies that stay also stay.
 //
 // Reconfigure first validates all policies, as [New] does. The error lists all faults, and wraps the same
-// errors. On an error, nothing has changed. With [WithStore], it returns an error that wraps
-// [errors.ErrUnsupported]: start processes with the new policies, one after the other.
+// errors. On an error, nothing has changed.
 //
 // Requests go on in the meantime, with two exceptions:
 //   - While Reconfigure exchanges the policies, new requests wait for some microseconds: until the
@@ -38,12 +37,14 @@ import (
 // tracked key. It must not change the limits of [Limiter.Sash] then. WithSash says what else it and the
 // function of sash.WithObserver must not do.
 //
+// With [WithStore], the policies of this process are replaced, and the counts stay in the store: reconfigure each
+// process. Until then, the others decide by their own policies, on the same counts. What a policy keeps of its
+// counts when its limits change is for the store to say, as sashredis.WithLimitsFor does. A policy that comes again
+// finds what the store still has of it. Requests that the store is deciding keep new ones waiting, for as long as
+// it takes.
+//
 // Reconfigure may be called by several goroutines. The last to begin may not be the last to take effect.
 func (l *Limiter) Reconfigure(policies ...Policy) error {
-	if l.openStore != nil {
-		return fmt.Errorf("httplimit: Reconfigure does not work with WithStore: "+
-			"start processes with the new policies, one after the other: %w", errors.ErrUnsupported)
-	}
 	c := l.config // a copy, with the policies and faults of this call
 	c.policies, c.faults = policies, nil
 	c.reviewPolicies("Reconfigure")
@@ -54,6 +55,14 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 	defer l.reconfiguring.Unlock()
 	// The table does not change now, so numbers of policies that stay can be taken from it.
 	next := newTable(&c, l.table.Load())
+	if l.store != nil {
+		if err := l.checkLimits(next); err != nil {
+			return err
+		}
+		// The store finds the limits of a key in the table. No call is in the store when it changes.
+		l.exchange(next, func() bool { return true })
+		return nil
+	}
 	internals.Reconfigure(l.limiter, bridge.Setup[sash.Limit]{
 		Limits:        next.base.Limits,
 		LimitsFor:     next.limitsFor,
@@ -69,6 +78,21 @@ func (l *Limiter) Reconfigure(policies ...Policy) error {
 		return true
 	})
 	return nil
+}
+
+// checkLimits returns why the store refuses limits of next, if it does.
+func (l *Limiter) checkLimits(next *table) error {
+	store, ok := l.store.(interface{ CheckLimits([]sash.Limit) error })
+	if !ok {
+		return nil
+	}
+	var faults []error
+	for _, p := range next.variants {
+		if err := store.CheckLimits(p.Limits); err != nil {
+			faults = append(faults, fmt.Errorf("httplimit: policy %q: %w", p.Name, err))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // exchange makes next the table at the instant at which publish, which publishes the limits of next,

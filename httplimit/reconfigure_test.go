@@ -1,8 +1,10 @@
 package httplimit_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -154,11 +156,87 @@ httplimit: policies 1 and 4: both have a quota named "b": invalid option`), err.
 	require.EqualValues(t, 7, s.left(t, "a"))
 }
 
-func TestReconfigure_DoesNotWorkWithAStore(t *testing.T) {
-	l := httplimit.Must(httplimit.New(per("a", "", sash.PerHour(1)), httplimit.WithStore(new(localStore).open)))
-	err := l.Reconfigure(per("a", "", sash.PerHour(2)))
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "start processes with the new policies, one after the other")
+// A checkingStore refuses limits of more than 100 units. It answers a Take only when it may.
+type checkingStore struct {
+	localStore
+	asked, may chan struct{} // nil: it may
+}
+
+func (s *checkingStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
+	_, err := s.localStore.open(keys)
+	return s, err
+}
+
+func (s *checkingStore) CheckLimits(limits []sash.Limit) error {
+	for _, l := range limits {
+		if l.Count > 100 {
+			return fmt.Errorf("%v is too much", l)
+		}
+	}
+	return nil
+}
+
+func (s *checkingStore) Take(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	if s.may != nil {
+		s.asked <- struct{}{}
+		<-s.may
+	}
+	// This store asks for limits at each call, as it must.
+	for _, key := range keys {
+		if err := s.Limiter.SetLimits(key, s.LimitsFor(key)...); err != nil {
+			panic(err)
+		}
+	}
+	return s.localStore.Take(ctx, keys, n, leave)
+}
+
+func TestReconfigure_WithAStore(t *testing.T) {
+	store := &checkingStore{}
+	s := newStoreSite(t, store, per("a", "", sash.PerHour(2).Log()), per("b", "/b", sash.PerHour(9).Log()))
+	require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /", "X-Key", "k"))
+	require.NoError(t, s.Reconfigure(per("a", "", sash.PerHour(3).Log()), per("c", "/c", sash.PerHour(5).Log())))
+	w := s.do("GET /c", "X-Key", "k")
+	require.Equal(t, 200, w.Code)
+	require.Equal(t, `"a";r=0;t=3600, "c";r=4;t=3600`, w.Header().Get("RateLimit"), "a has its counts")
+	require.Equal(t, []int{429}, s.codes(1, "GET /c", "X-Key", "k"))
+	require.Empty(t, store.LimitsFor("b\x00k"), "b is gone")
+	key, ok := s.KeyFor("c", newRequest("GET /", "X-Key", "k"))
+	require.True(t, ok)
+	require.Equal(t, []sash.Limit{sash.PerHour(5).Log()}, store.LimitsFor(key))
+}
+
+func TestReconfigure_ToLimitsThatTheStoreRefusesChangesNothing(t *testing.T) {
+	store := &checkingStore{}
+	s := newStoreSite(t, store, per("a", "", sash.PerHour(2).Log()))
+	plans := per("b", "", sash.PerHour(100).Log())
+	plans.Plan, plans.Plans = func(*http.Request) string { return "" }, map[string][]sash.Limit{"big": {sash.PerDay(101).Log()}}
+	require.EqualError(t, s.Reconfigure(per("a", "", sash.PerHour(101).Log()), plans),
+		"httplimit: policy \"a\": 101/1h0m0s log is too much\nhttplimit: policy \"b\": 101/24h0m0s log is too much")
+	require.Len(t, s.Policies(), 1)
+	require.Equal(t, []int{200, 200, 429}, s.codes(3, "GET /", "X-Key", "k"))
+}
+
+// A request that the store is deciding has the limits, the headers and the policies that it began with.
+func TestReconfigure_WaitsForTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &checkingStore{asked: make(chan struct{}), may: make(chan struct{})}
+		s := newStoreSite(t, store, per("a", "", sash.PerHour(2).Log()))
+		answers := make(chan string, 1)
+		get := func() { answers <- s.do("GET /", "X-Key", "k").Header().Get("RateLimit-Policy") }
+		go get()
+		<-store.asked
+		changed := make(chan error, 1)
+		go func() { changed <- s.Reconfigure(per("b", "", sash.PerHour(7).Log())) }()
+		time.Sleep(time.Millisecond) // of the bubble: Reconfigure looks for the end of the call again and again
+		require.Equal(t, []sash.Limit{sash.PerHour(2).Log()}, store.LimitsFor("a\x00k"))
+		store.may <- struct{}{}
+		require.Equal(t, `"a";q=2;w=3600`, <-answers)
+		require.NoError(t, <-changed)
+		go get()
+		<-store.asked
+		store.may <- struct{}{}
+		require.Equal(t, `"b";q=7;w=3600`, <-answers)
+	})
 }
 
 func TestReconfigure_PoliciesBelongToTheCaller(t *testing.T) {

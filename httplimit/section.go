@@ -45,8 +45,8 @@ func (s *sections) close() {
 	s.reopened.Lock()
 	s.opened.Store(nil)
 	for i := range s.stripes {
-		// A call stays for about a microsecond, unless its goroutine has to wait for a core or runs a
-		// function that WithSash was given.
+		// A call stays for about a microsecond, unless its goroutine has to wait for a core, runs a
+		// function that WithSash was given, or waits for a store.
 		const spins = 100
 		for round := 0; s.stripes[i].calls.Load() != 0; round++ {
 			if round < spins {

@@ -11,6 +11,9 @@ import (
 // [WithStore], or to a [Transport]. Package sashredis/httpstore has one that keeps the counts in Redis or
 // Valkey.
 //
+// A store may have a method CheckLimits([]sash.Limit) error. [Limiter.Reconfigure] calls it with the limits of each
+// policy, and changes nothing if the store refuses them.
+//
 // All methods must be safe for concurrent use. Take, Peek and Reserve must return in a short time,
 // whatever ctx is: the middleware passes them a context that does not end when the client hangs up. The
 // keys of one call differ, and the store may keep them and leave.
@@ -70,10 +73,11 @@ type KeyDecision struct {
 
 // StoreKeys describes the keys of a [Limiter] to the [Store] that it opens.
 type StoreKeys struct {
-	// Limits are the limits of each policy, and of each of its plans.
+	// Limits are the limits of each policy, and of each of its plans, when the store is opened.
 	Limits [][]sash.Limit
 	// LimitsFor returns the limits of a key: the limits of its policy, or limits of its own by
-	// [sash.WithLimitsFor].
+	// [sash.WithLimitsFor]. [Limiter.Reconfigure] changes them, so ask for them at each call. They do not change
+	// while a call of Take, Peek or Reserve is under way. Of a policy that Reconfigure has taken away, a key has none.
 	LimitsFor func(key string) []sash.Limit
 }
 

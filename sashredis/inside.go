@@ -10,6 +10,7 @@ func init() {
 		Script:       scriptOf,
 		Each:         (*Limiter).decideEach,
 		PolicyLimits: policyLimits,
+		CheckLimits:  validate,
 		LocalClock:   func(clock sash.Clock) Option { return optionFunc(func(c *config) { c.local = clock }) },
 		Inside:       (*Limiter).inside,
 		FailUse:      (*Limiter).failUse,

@@ -4,6 +4,21 @@ package main
 // wait.
 var ofHTTPLimit = []mutant{
 	{
+		name: "a-store-has-the-first-limits", fault: "after Reconfigure, a store decides by the limits with which it was opened",
+		file: "httplimit/new.go", old: "return l.table.Load().limitsFor(key) }", new: "return t.limitsFor(key) }",
+		tests: "TestReconfigure_With|TestModel$",
+	},
+	{
+		name: "reconfigure-does-not-ask-the-store", fault: "Reconfigure takes limits that the store refuses, and then each request is denied",
+		file: "httplimit/reconfigure.go", old: "if err := l.checkLimits(next); err != nil {", new: "if err := l.checkLimits(next); err != nil && len(next.variants) == 0 {",
+		tests: "TestReconfigure_ToLimits",
+	},
+	{
+		name: "reconfigure-overtakes-the-store", fault: "limits change while a store decides a request",
+		file: "httplimit/reconfigure.go", old: "		l.exchange(next, func() bool { return true })", new: "		l.table.Store(next)\n		l.sections.opened.Store(next)",
+		tests: "TestReconfigure_WaitsForTheStore",
+	},
+	{
 		name: "settle-estimate-if-aborted", fault: "a response that was aborted costs the estimate, though more was written",
 		file: "httplimit/charge.go", old: "r.Uncertain && cost < c.estimate", new: "r.Uncertain",
 		tests: "TestSettle",

@@ -14,17 +14,12 @@ var ofPolicyFiles = []mutant{
 	},
 	{
 		name: "watch-repeats-faults", fault: "the faults of a file are told of at each reading",
-		file: "httplimit/policyfile/watch.go", old: "			tried = now\n			err := w.apply(path, now, limiter)\n", new: "			err := w.apply(path, now, limiter)\n			if err == nil || now.err != nil {\n				tried = now\n			}\n",
+		file: "httplimit/policyfile/watch.go", old: "			tried = now\n			w.report(path, limiter, w.apply(path, now, limiter))\n", new: "			err := w.apply(path, now, limiter)\n			if err == nil || now.err != nil {\n				tried = now\n			}\n			w.report(path, limiter, err)\n",
 		tests: "TestWatch_|TestModel_Watch", in: "httplimit/policyfile",
 	},
 	{
 		name: "watch-reads-other-paths", fault: "a file is read as if its limiter did not fold paths",
 		file: "httplimit/policyfile/watch.go", old: "if limiter.FoldsPaths() {", new: "if false {",
-		tests: "TestWatch_", in: "httplimit/policyfile",
-	},
-	{
-		name: "watch-goes-on-in-vain", fault: "a limiter that cannot be given other policies is given them for ever",
-		file: "httplimit/policyfile/watch.go", old: "errors.Is(err, errors.ErrUnsupported) && now.err == nil {", new: "errors.Is(err, errors.ErrUnsupported) && now.err != nil {",
 		tests: "TestWatch_", in: "httplimit/policyfile",
 	},
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/internal/adapter"
 	"github.com/seed-30da4c49/sash/httplimit/internal/eitherecho"
 )
 
 // Middleware returns a middleware that limits the requests that echo passes to it. It panics if
-// l is nil.
+// l or an option is nil.
 //
 // It sets Request.Pattern to the path of echo's route, such as "/users/:id", so
 // [httplimit.ByRoute] keys requests by their route. Requests that no route matches have none;
@@ -25,18 +26,23 @@ import (
 // If the status decides what a request is charged, echo's HTTPErrorHandler answers an error of
 // a handler at once, and must do nothing if the response is committed.
 //
-// A request that has no charges which its response may change costs nothing more than in
-// [httplimit.Limiter.Decide].
-func Middleware(l *httplimit.Limiter) echo.MiddlewareFunc {
-	if l == nil {
-		panic("echo4limit: Middleware: limiter must not be nil")
-	}
+// A request costs what [httplimit.Limiter.Decide] does, and the copy of an [http.Request], by which policies
+// find echo's context.
+func Middleware(l *httplimit.Limiter, options ...Option) echo.MiddlewareFunc {
+	adapter.Check(l != nil, "echo4limit: Middleware: limiter")
+	m := &eitherecho.Mount[echo.Context]{Version: version, Limiter: l, Options: adapter.Configure("echo4limit: Middleware", options)}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
+			if m.Skips(c) {
+				return next(c)
+			}
 			if route := c.Path(); route != "" {
 				c.Request().Pattern = route
 			}
-			return version.Serve(l, c, c.Response(), next)
+			for i, name := range c.ParamNames() {
+				c.Request().SetPathValue(name, c.ParamValues()[i])
+			}
+			return m.Serve(c, c.Response(), next)
 		}
 	}
 }

@@ -16,6 +16,18 @@
 // Compression may stand before it or behind it. Before it, [httplimit.SettleBytes] counts the bytes
 // that handlers write; behind it, those that are sent.
 //
+// # What policies know
+//
+// The functions of a policy receive the request of net/http. Its Pattern is the path of echo's route, and its
+// PathValue returns the parameters of the path, so [httplimit.ByRoute] and [httplimit.ByPathValue] work. What
+// echo alone knows, such as the account that an earlier middleware has put into the context, is found by
+// [By] and [ContextOf]:
+//
+//	Key: echolimit.By(func(c *echo.Context) (string, bool) {
+//		account, ok := c.Get("account").(string)
+//		return account, ok
+//	})
+//
 // # Errors
 //
 // If the status decides what a request is charged, the middleware has echo's HTTPErrorHandler
@@ -31,24 +43,32 @@ import (
 	"github.com/labstack/echo/v5"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/internal/adapter"
 	"github.com/seed-30da4c49/sash/httplimit/internal/eitherecho"
 )
 
 // Middleware returns a middleware that limits the requests that echo passes to it. It panics if
-// l is nil.
+// l or an option is nil.
 //
 // Behind the router, Request.Pattern is the path of echo's route, such as "/users/:id", so
 // [httplimit.ByRoute] keys requests by their route. Requests that no route matches have none;
 // to count them together, use httplimit.FirstOf(httplimit.ByRoute(), httplimit.Everyone()).
 //
-// A request that has no charges which its response may change costs nothing more than in
-// [httplimit.Limiter.Decide].
-func Middleware(l *httplimit.Limiter) echo.MiddlewareFunc {
-	if l == nil {
-		panic("echolimit: Middleware: limiter must not be nil")
-	}
+// A request costs what [httplimit.Limiter.Decide] does, and the copy of an [http.Request], by which policies
+// find echo's context.
+func Middleware(l *httplimit.Limiter, options ...Option) echo.MiddlewareFunc {
+	adapter.Check(l != nil, "echolimit: Middleware: limiter")
+	m := &eitherecho.Mount[*echo.Context]{Version: version, Limiter: l, Options: adapter.Configure("echolimit: Middleware", options)}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c *echo.Context) error { return version.Serve(l, c, c.Response(), next) }
+		return func(c *echo.Context) error {
+			if m.Skips(c) {
+				return next(c)
+			}
+			for _, p := range c.PathValues() {
+				c.Request().SetPathValue(p.Name, p.Value)
+			}
+			return m.Serve(c, c.Response(), next)
+		}
 	}
 }
 

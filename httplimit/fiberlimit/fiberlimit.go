@@ -17,6 +17,13 @@
 // asks for a limiter with [httplimit.WithPathFolding]. The route of a request is not known yet
 // when it is decided, so [httplimit.ByRoute] finds none.
 //
+// PathValue returns the parameters of the path under which the limiter is mounted, so
+// [httplimit.ByPathValue] works for app.Get("/users/:id", fiberlimit.New(limiter), handler). What fiber
+// alone knows, such as the account that an earlier handler has put into the context, is found by [By]
+// and [ContextOf]:
+//
+//	Key: fiberlimit.By(func(c fiber.Ctx) (string, bool) { return fiber.Locals[string](c, "account"), true })
+//
 // # Responses
 //
 // Fiber sends the response when all handlers have returned. If the response decides what a
@@ -62,33 +69,37 @@ import (
 	"github.com/gofiber/fiber/v3"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/internal/adapter"
 )
 
 // New returns a handler that limits the requests that fiber passes to it, and answers those that
-// are refused. It is for App.Use, for groups and for single routes. It panics if l is nil, or if
+// are refused. It is for App.Use, for groups and for single routes. It panics if l or an option is nil, or if
 // l has no [httplimit.WithPathFolding], without which clients would get past a policy by another
 // spelling of the path.
 //
 // A request costs the copy of its header, and the time of [httplimit.Limiter.Decide].
-func New(l *httplimit.Limiter) fiber.Handler {
-	switch {
-	case l == nil:
-		panic("fiberlimit: New: limiter must not be nil")
-	case !l.FoldsPaths():
+func New(l *httplimit.Limiter, options ...Option) fiber.Handler {
+	adapter.Check(l != nil, "fiberlimit: New: limiter")
+	o := adapter.Configure("fiberlimit: New", options)
+	if !l.FoldsPaths() {
 		panic("fiberlimit: New: the limiter must have httplimit.WithPathFolding, since fiber serves /LOGIN and /login/ as /login")
 	}
 	if fiber.IsChild() && l.Store() == nil {
 		log.Print("fiberlimit: each process of prefork counts alone, so together they admit a multiple of each limit: give the limiter httplimit.WithStore")
 	}
 	return func(c fiber.Ctx) error {
+		if o.Skips(c) {
+			return c.Next()
+		}
 		r := newRequest(c)
 		reported := http.Header{}
 		v := l.Decide(reported, r)
 		setHeader(c, reported)
 		switch {
 		case v.Outcome != httplimit.Admitted:
-			refuse(c, func(w http.ResponseWriter) { l.Refuse(w, r, v) })
-			return nil
+			return o.Refuse(c, v, &c.Response().Header, func() {
+				refuse(c, func(w http.ResponseWriter) { l.Refuse(w, r, v) })
+			})
 		case v.Charges == nil:
 			return c.Next()
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/gofiber/fiber/v3"
+
+	"github.com/seed-30da4c49/sash/httplimit/internal/adapter"
 )
 
 // newRequest returns the request of c as policies see it. It does not share memory with c.
@@ -37,7 +39,10 @@ func newRequest(c fiber.Ctx) *http.Request {
 		r.Header[key] = append(r.Header[key], text.copy(value))
 	}
 	delete(r.Header, "Host") // as net/http does
-	return r.WithContext(contextOf(c))
+	for _, name := range c.Route().Params {
+		r.SetPathValue(name, strings.Clone(c.Params(name)))
+	}
+	return r.WithContext(adapter.With(contextOf(c), c))
 }
 
 // newURL returns the URL of a path, which may have escapes. The path is the one by which fiber

@@ -53,13 +53,13 @@ var mounts = map[string]mount{
 	"gin, around":       {around(newGin), true, true, true},
 	"gin, gin-adapter":  {with(newGin, ginByAdapter), true, true, true},
 	"gin, by hand":      {inGinByHand, false, false, true},
-	"gin, ginlimit":     {with(newGin, ginlimit.Middleware), true, true, true},
+	"gin, ginlimit":     {with(newGin, bare(ginlimit.Middleware)), true, true, true},
 	"echo, around":      {around(newEcho), true, true, true},
 	"echo, wrapped":     {with(newEcho, echoWrapped), true, false, true},
-	"echo, echolimit":   {with(newEcho, echolimit.Middleware), true, true, true},
+	"echo, echolimit":   {with(newEcho, bare(echolimit.Middleware)), true, true, true},
 	"echo4, around":     {around(newEcho4), true, true, true},
 	"echo4, wrapped":    {with(newEcho4, echo4Wrapped), true, false, true},
-	"echo4, echo4limit": {with(newEcho4, echo4limit.Middleware), true, true, true},
+	"echo4, echo4limit": {with(newEcho4, bare(echo4limit.Middleware)), true, true, true},
 	"fiber, around":     {aroundFiber, true, true, true},
 	"fiber, wrapped":    {inFiberWrapped, false, false, true},
 	"fiber, fiberlimit": {inFiber, true, true, true},
@@ -120,6 +120,11 @@ func with[M any, H http.Handler](newSite func(*atomic.Int64, ...M) H, use func(*
 	return func(_ *testing.T, limiter *httplimit.Limiter, served *atomic.Int64) http.Handler {
 		return newSite(served, use(limiter))
 	}
+}
+
+// bare returns an adapter without options.
+func bare[M, O any](use func(*httplimit.Limiter, ...O) M) func(*httplimit.Limiter) M {
+	return func(l *httplimit.Limiter) M { return use(l) }
 }
 
 func ginByAdapter(l *httplimit.Limiter) gin.HandlerFunc { return adapter.Wrap(l.Middleware) }

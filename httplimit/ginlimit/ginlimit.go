@@ -15,6 +15,15 @@
 // the response uncertain in the sense of [httplimit.Policy].Charge; behind it, gin.Recovery
 // answers 500.
 //
+// # What policies know
+//
+// The functions of a policy receive the request of net/http. Its Pattern is gin's FullPath, such as
+// "/users/:id", and its PathValue returns the parameters of the path, so [httplimit.ByRoute] and
+// [httplimit.ByPathValue] work. What gin alone knows, such as the account that an earlier handler has
+// put into the context, is found by [By] and [ContextOf]:
+//
+//	Key: ginlimit.By(func(c *gin.Context) (string, bool) { return c.GetString("account"), true })
+//
 // # What it knows of the response
 //
 // The middleware knows what handlers write to c.Writer, and a status that they set by c.Status
@@ -35,34 +44,46 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/internal/adapter"
 )
 
 // Middleware returns a handler that limits the requests that gin passes to it. If a request is
-// refused, the handler answers it and calls Abort. Middleware panics if l is nil.
+// refused, the handler answers it and calls Abort. Middleware panics if l or an option is nil.
 //
 // It sets Request.Pattern to gin's FullPath, such as "/users/:id", so [httplimit.ByRoute] keys
 // requests by their route. Requests that no route matches have none; to count them together,
 // use httplimit.FirstOf(httplimit.ByRoute(), httplimit.Everyone()).
 //
-// A request that has no charges which its response may change costs nothing more than in
-// [httplimit.Limiter.Decide].
-func Middleware(l *httplimit.Limiter) gin.HandlerFunc {
-	if l == nil {
-		panic("ginlimit: Middleware: limiter must not be nil")
-	}
+// A request costs what [httplimit.Limiter.Decide] does, and the copy of an [http.Request], by which policies
+// find gin's context.
+func Middleware(l *httplimit.Limiter, options ...Option) gin.HandlerFunc {
+	adapter.Check(l != nil, "ginlimit: Middleware: limiter")
+	o := adapter.Configure("ginlimit: Middleware", options)
 	return func(c *gin.Context) {
-		if route := c.FullPath(); route != "" {
-			c.Request.Pattern = route
+		if o.Skips(c) {
+			return
 		}
-		v := l.Decide(c.Writer.Header(), c.Request)
+		r := newRequest(c)
+		v := l.Decide(c.Writer.Header(), r)
 		switch {
 		case v.Outcome != httplimit.Admitted:
-			l.Refuse(c.Writer, c.Request, v)
+			_ = o.Refuse(c, v, c.Writer.Header(), func() { l.Refuse(c.Writer, r, v) }) // no option returns an error
 			c.Abort()
 		case v.Charges != nil:
-			v.Charges.Serve(&next{c}, c.Writer, c.Request)
+			v.Charges.Serve(&next{c}, c.Writer, r)
 		}
 	}
+}
+
+// newRequest returns the request of c as policies see it.
+func newRequest(c *gin.Context) *http.Request {
+	if route := c.FullPath(); route != "" {
+		c.Request.Pattern = route
+	}
+	for _, p := range c.Params {
+		c.Request.SetPathValue(p.Key, p.Value)
+	}
+	return c.Request.WithContext(adapter.With(c.Request.Context(), c))
 }
 
 // A next is the handlers that come after the middleware.

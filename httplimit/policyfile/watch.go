@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -50,8 +49,7 @@ type Watcher struct {
 
 // Watch gives limiter the policies of the file at path once, and then each time that the file changes. Policies
 // that stay keep their counts; policies that are not in the file are gone. Watch blocks until ctx is done, and
-// returns its error. If the limiter cannot be given other policies, since it has a store, Watch returns the
-// error of Reconfigure at once. It panics if limiter is nil.
+// returns its error. It panics if limiter is nil.
 //
 // Two Watchers, or another caller of Reconfigure, must not change one limiter: the last to change holds.
 func (w *Watcher) Watch(ctx context.Context, path string, limiter *httplimit.Limiter) error {
@@ -69,11 +67,7 @@ func (w *Watcher) Watch(ctx context.Context, path string, limiter *httplimit.Lim
 		now := read(path)
 		if now.equal(last) && !now.equal(tried) {
 			tried = now
-			err := w.apply(path, now, limiter)
-			w.report(path, limiter, err)
-			if errors.Is(err, errors.ErrUnsupported) && now.err == nil {
-				return err
-			}
+			w.report(path, limiter, w.apply(path, now, limiter))
 		}
 		last = now
 		select {

@@ -3,7 +3,6 @@ package policyfile_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/httplimit/policyfile"
 )
@@ -227,15 +227,19 @@ func TestWatch_ReadsTheFileAsTheLimiterNeedsIt(t *testing.T) {
 	})
 }
 
-// A store's limiter keeps its policies, so there is nothing to watch for.
-func TestWatch_EndsIfNoPoliciesCanChange(t *testing.T) {
+func TestWatch_WithAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		open := func(httplimit.StoreKeys) (httplimit.Store, error) { return noStore{}, nil }
-		s := startWatch(t, policyfile.Watcher{}, httplimit.WithStore(open))
-		require.ErrorIs(t, <-s.ended, errors.ErrUnsupported)
-		errs, _ := s.told()
-		require.Len(t, errs, 1)
-		require.NoError(t, s.limiter.Close())
+		var limitsFor func(string) []sash.Limit
+		s := startWatch(t, policyfile.Watcher{}, httplimit.WithStore(func(keys httplimit.StoreKeys) (httplimit.Store, error) {
+			limitsFor = keys.LimitsFor
+			return noStore{}, nil
+		}))
+		defer s.stop()
+		s.requireTold(1)
+		s.write("policies: [{name: all, limits: 7/h, key: everyone}]")
+		s.intervals(2)
+		s.requireTold(1)
+		require.Equal(t, []sash.Limit{sash.PerHour(7)}, limitsFor("all\x00"))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ type Server struct {
 	binary string
 	dir    string
 	addr   string
+	config []string // a file of options that goes first; none if empty
 	args   []string
 	cmd    *exec.Cmd     // nil: it is not started
 	ended  chan struct{} // closed once cmd has ended
@@ -43,7 +45,7 @@ func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := newServer(t)
 	s.addr = filepath.Join(s.dir, "s")
-	s.args = append([]string{"--port", "0", "--unixsocket", s.addr}, args...)
+	s.args = slices.Concat([]string{"--port", "0", "--unixsocket", s.addr}, nothingOnDisk, args)
 	s.start()
 	return s
 }
@@ -56,12 +58,41 @@ func StartTCP(t testing.TB, args ...string) *Server {
 		s := newServer(t)
 		port := freePort(t)
 		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		s.args = append([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port)}, args...)
+		s.args = slices.Concat([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port)}, nothingOnDisk, args)
 		if s.tryStart() == nil {
 			return s
 		}
 	}
 	t.Fatal("redistest: no server could be started on a port")
+	return nil
+}
+
+// nothingOnDisk are the options of a server that keeps nothing on disk.
+var nothingOnDisk = []string{"--save", "", "--appendonly", "no"}
+
+// StartSentinel starts a Sentinel, alone, which watches primary under that name, and waits until it knows a replica.
+// Once primary has not answered for half a second, the Sentinel makes a replica the primary.
+func StartSentinel(t testing.TB, primary *Server, name string) *Server {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(primary.addr)
+	for range 10 {
+		s := newServer(t)
+		own := freePort(t)
+		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(own))
+		config := filepath.Join(s.dir, "sentinel.conf") // which it writes to
+		text := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %[2]s 500\nsentinel failover-timeout %[2]s 2000\n", own, name, host, port)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.config, s.args = []string{config, "--sentinel"}, nil
+		if s.tryStart() == nil {
+			s.Until("SENTINEL knows a replica", func(ctx context.Context) bool {
+				return s.says(ctx, "slaves=1", "INFO", "sentinel")
+			})
+			return s
+		}
+	}
+	t.Fatal("redistest: no Sentinel could be started")
 	return nil
 }
 
@@ -169,9 +200,7 @@ func (s *Server) start() {
 
 func (s *Server) tryStart() error {
 	logfile := filepath.Join(s.dir, "log")
-	s.cmd = exec.Command(s.binary, append([]string{
-		"--dir", s.dir, "--logfile", logfile, "--save", "", "--appendonly", "no",
-	}, s.args...)...)
+	s.cmd = exec.Command(s.binary, slices.Concat(s.config, []string{"--dir", s.dir, "--logfile", logfile}, s.args)...)
 	if err := s.cmd.Start(); err != nil {
 		s.cmd = nil
 		return err

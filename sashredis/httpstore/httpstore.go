@@ -12,6 +12,7 @@ package httpstore
 import (
 	"context"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/sashredis"
 	"github.com/seed-30da4c49/sash/sashredis/internal/bridge"
@@ -83,6 +84,9 @@ func (s *Store) each(ctx context.Context, op bridge.Op, keys []string, n int64, 
 func (s *Store) Wait(ctx context.Context, key string, n int64) error {
 	return s.limiter.Wait(ctx, key, n)
 }
+
+// CheckLimits returns why the limits of a policy cannot be kept in the store, or nil.
+func (s *Store) CheckLimits(limits []sash.Limit) error { return internals.CheckLimits(limits) }
 
 // Close implements [httplimit.Store]. It is [sashredis.Limiter.Close].
 func (s *Store) Close() error { return s.limiter.Close() }

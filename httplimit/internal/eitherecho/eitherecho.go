@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/internal/adapter"
 )
 
 // A Context is what the Contexts of both versions have.
@@ -21,18 +22,25 @@ type Version[C Context] struct {
 	Answer func(C, error)
 }
 
+// A Mount is a limiter where it is mounted.
+type Mount[C Context] struct {
+	Version[C]
+	Limiter *httplimit.Limiter
+	*adapter.Options[C]
+}
+
 // Serve refuses the request of c, whose response is w, or calls next and settles the charges.
-func (v Version[C]) Serve(l *httplimit.Limiter, c C, w http.ResponseWriter, next func(C) error) error {
-	decided := l.Decide(w.Header(), c.Request())
+func (m *Mount[C]) Serve(c C, w http.ResponseWriter, next func(C) error) error {
+	r := c.Request().WithContext(adapter.With(c.Request().Context(), c))
+	decided := m.Limiter.Decide(w.Header(), r)
 	switch {
 	case decided.Outcome != httplimit.Admitted:
-		l.Refuse(w, c.Request(), decided)
-		return nil
+		return m.Refuse(c, decided, w.Header(), func() { m.Limiter.Refuse(w, r, decided) })
 	case decided.Charges == nil:
 		return next(c)
 	}
 	var err error // not a result, which would allocate above, too
-	writer := v.Writer(c)
+	writer := m.Writer(c)
 	own := *writer
 	defer func() { *writer = own }()
 	// The limiter sees what echo's response writes, which is what the client is sent: hooks of the
@@ -41,8 +49,8 @@ func (v Version[C]) Serve(l *httplimit.Limiter, c C, w http.ResponseWriter, next
 		*writer = seen
 		c.SetRequest(r)
 		if err = next(c); err != nil {
-			v.Answer(c, err)
+			m.Answer(c, err)
 		}
-	}), own, c.Request())
+	}), own, r)
 	return err
 }

@@ -20,8 +20,11 @@ type Internals[Limiter, Option, Script any] struct {
 	Each func(l *Limiter, ctx context.Context, op Op, keys []string, n int64, leaves []int64) Answer
 
 	// PolicyLimits returns an option: limitsFor gives limits to the keys for which WithLimitsFor
-	// gives none, and limits are all that it returns. They are checked when the limiter is made.
+	// gives none, and limits are all that it returns at first. They are checked when the limiter is made.
 	PolicyLimits func(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit) Option
+
+	// CheckLimits returns what is wrong with the limits of a key, or nil.
+	CheckLimits func(limits []sash.Limit) error
 
 	// LocalClock returns an option: clock is the time of this process.
 	LocalClock func(clock sash.Clock) Option

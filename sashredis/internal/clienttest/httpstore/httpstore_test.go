@@ -182,8 +182,25 @@ func shiftedAlike(a, b *site, user string) (headers []string) {
 	return headers
 }
 
+// changedAlike returns policies as they may be after a change that keeps all counts, in a store, too: other Counts, but
+// for token buckets, another order, and one policy less.
+func changedAlike(r *rand.Rand, policies []httplimit.Policy) []httplimit.Policy {
+	for i := range policies {
+		for j := range policies[i].Limits {
+			if l := &policies[i].Limits[j]; *l != sash.Unlimited() && l.Algorithm != sash.TokenBucket {
+				l.Count = max(1, l.Count+r.Int64N(5)-2)
+			}
+		}
+	}
+	r.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
+	if len(policies) > 1 && r.IntN(3) == 0 {
+		policies = policies[1:]
+	}
+	return policies
+}
+
 // With a store, statuses, headers, bodies and events are those without one, for the same calls
-// at the same times.
+// at the same times, also after the policies have changed.
 func TestMiddleware_AnswersAsWithoutAStore(t *testing.T) {
 	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
 		seen := map[httplimit.Outcome]int{}
@@ -213,6 +230,11 @@ func TestMiddleware_AnswersAsWithoutAStore(t *testing.T) {
 				require.Equal(t, here.takeEvents(), events, about)
 				if r.IntN(3) == 0 {
 					clock.Advance(time.Duration(r.IntN(1200)) * time.Millisecond)
+				}
+				if r.IntN(20) == 0 {
+					changed := changedAlike(r, here.Policies())
+					require.NoError(t, here.Reconfigure(changed...))
+					require.NoError(t, there.Reconfigure(changed...))
 				}
 			}
 		}
@@ -598,6 +620,11 @@ func TestNew_RefusesWhatAStoreCannotKeep(t *testing.T) {
 	require.ErrorContains(t, err, "WithFallback")
 	_, err = httplimit.New(per("p", "", sash.PerHour(1)), httplimit.WithStore(httpstore.New(nil, deny)))
 	require.ErrorContains(t, err, "conn must not be nil")
+
+	s := newSite(t, per("p", "", sash.PerHour(1)), onStore(broken{}))
+	require.EqualError(t, s.Reconfigure(per("p", "", sash.PerHour(2)), odd),
+		`httplimit: policy "odd": sashredis: limit 1: Window must be whole microseconds, got 1.001µs: invalid limit`)
+	require.EqualValues(t, 1, s.Policies()[0].Limits[0].Count)
 }
 
 // Transports of two processes keep to one limit together.
