@@ -24,6 +24,15 @@
 //
 //	Key: fiberlimit.By(func(c fiber.Ctx) (string, bool) { return fiber.Locals[string](c, "account"), true })
 //
+// # Refusals
+//
+// Refusals are problem details, unless the limiter or [WithDenied] says otherwise. An error that WithDenied
+// returns goes to the ErrorHandler of the app:
+//
+//	fiberlimit.New(limiter, fiberlimit.WithDenied(func(fiber.Ctx, httplimit.Denial) error {
+//		return fiber.NewError(fiber.StatusTooManyRequests, "slow down")
+//	}))
+//
 // # Responses
 //
 // Fiber sends the response when all handlers have returned. If the response decides what a

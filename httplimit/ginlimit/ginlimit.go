@@ -24,6 +24,14 @@
 //
 //	Key: ginlimit.By(func(c *gin.Context) (string, bool) { return c.GetString("account"), true })
 //
+// # Refusals
+//
+// Refusals are problem details, unless the limiter or [WithDenied] says otherwise:
+//
+//	ginlimit.Middleware(limiter, ginlimit.WithDenied(func(c *gin.Context, d httplimit.Denial) {
+//		c.JSON(http.StatusTooManyRequests, gin.H{"message": "slow down", "quotas": d.Violated})
+//	}))
+//
 // # What it knows of the response
 //
 // The middleware knows what handlers write to c.Writer, and a status that they set by c.Status
