@@ -141,7 +141,7 @@ func serve(c fiber.Ctx, r *http.Request, charges *httplimit.Charges) error {
 	if streamed || r.Context().Err() != nil {
 		response.Uncertain = true
 	}
-	if c.Response().IsBodyStream() || c.RequestCtx().Hijacked() { // it has only begun
+	if lasts(c) {
 		response.Bytes, later = max(response.Bytes, 0), true
 		s := &settlement{charges, response}
 		c.RequestCtx().SetUserValue(s, s) // its own key: another limiter may have one
@@ -160,6 +160,12 @@ type settlement struct {
 func (s *settlement) Close() error {
 	s.charges.Settle(s.response)
 	return nil
+}
+
+// lasts reports whether the response of c has only begun, and fasthttp tells when it has ended.
+func lasts(c fiber.Ctx) bool {
+	closes := c.Request().Header.ConnectionClose() || c.Response().ConnectionClose() // then it hijacks nothing
+	return c.Response().IsBodyStream() || c.RequestCtx().Hijacked() && !closes
 }
 
 // responseOf returns the response that is in c. Bytes is -1 if its length is not known.

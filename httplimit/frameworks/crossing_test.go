@@ -316,7 +316,7 @@ func TestCrossing_RefusalsAreNotCharged(t *testing.T) {
 // A limiter around another one gets its units back when the inner one refuses, or fails, in any way.
 func TestCrossing_RefusalsWithinHoldNothing(t *testing.T) {
 	oops := func(visit) (string, bool) { panic("oh") }
-	nobody := func(visit) (string, bool) { return "", false }
+	unknown := func(visit) (string, bool) { return "", false }
 	for name, within := range map[string]struct {
 		layer func(*crossed) layer
 		want  string // "": what problem details say, with its status
@@ -331,10 +331,10 @@ func TestCrossing_RefusalsWithinHoldNothing(t *testing.T) {
 		}, "", 500},
 		"denied by default": {func(c *crossed) layer { return layer{Limiter: c.limit(limits(nil, sash.PerHour(0)))} }, "", 429},
 		"unidentified": {func(c *crossed) layer {
-			return layer{Limiter: c.limit(limits(c.by(nobody), sash.PerHour(1))), denied: slowDown, unidentified: func(visit) error { return errWho }}
+			return layer{Limiter: c.limit(limits(c.by(unknown), sash.PerHour(1))), denied: slowDown, unidentified: func(visit) error { return errWho }}
 		}, "app: who are you", 401},
 		"unidentified by a panic": {func(c *crossed) layer {
-			return layer{Limiter: c.limit(limits(c.by(nobody), sash.PerHour(1))), unidentified: func(visit) error { panic(errors.New("oh")) }}
+			return layer{Limiter: c.limit(limits(c.by(unknown), sash.PerHour(1))), unidentified: func(visit) error { panic(errors.New("oh")) }}
 		}, "", 500},
 		"a key that panics": {func(c *crossed) layer {
 			return layer{Limiter: c.limit(limits(c.by(oops), sash.PerHour(1))), denied: slowDown, unidentified: func(visit) error { return errWho }}
@@ -513,8 +513,8 @@ func TestCrossing_RefusalsDropTheDescriptionOfOtherContent(t *testing.T) {
 			set(name, value)
 		}
 	}
-	nobody := limits(func(key []byte, _ *http.Request) ([]byte, bool) { return key, false }, sash.PerHour(1))
-	for policy, p := range map[string]httplimit.Policy{"denied": limits(nil, sash.PerHour(0)), "unidentified": nobody} {
+	unknown := limits(func(key []byte, _ *http.Request) ([]byte, bool) { return key, false }, sash.PerHour(1))
+	for policy, p := range map[string]httplimit.Policy{"denied": limits(nil, sash.PerHour(0)), "unidentified": unknown} {
 		for name, mount := range map[string]func(*httplimit.Limiter) any{
 			"gin": func(l *httplimit.Limiter) any {
 				gin.SetMode(gin.ReleaseMode)

@@ -52,7 +52,7 @@ var echoPeer = peer{
 			},
 		},
 		{
-			what: "what is not configured", peer: "the burst is the rate, rounded up; a client is forgotten after 3 minutes",
+			what: "defaults", peer: "the burst is the rate, rounded up; a client is forgotten after 3 minutes",
 			sash:  "different: nothing is chosen for you that changes what is admitted; a burst of 0 is an error of New",
 			tests: []string{"TestNewRateLimiterMemoryStore"},
 			check: func(t *testing.T) {

@@ -160,6 +160,18 @@ func TestFiber_Hijacks(t *testing.T) {
 	}
 }
 
+// A connection that is to be closed is not hijacked, and fasthttp does not tell when it has ended.
+func TestFiber_HijacksNoConnectionThatCloses(t *testing.T) {
+	w := newWitness(t)
+	h := fiberSite(func(c fiber.Ctx) error {
+		c.RequestCtx().Hijack(func(net.Conn) { t.Error("it was hijacked") })
+		return c.SendStatus(fiber.StatusSwitchingProtocols)
+	})(t, w.limiter)
+	conn := dial(t, serve(t, h), "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+	require.Equal(t, fiber.StatusSwitchingProtocols, conn.response().StatusCode)
+	require.Equal(t, "101", w.next(t))
+}
+
 // tokens is a policy whose requests cost what their handler says, and else 1 of 100 units.
 func tokens() httplimit.Policy {
 	p := policy("tokens", "", 100)
@@ -330,6 +342,24 @@ func TestFiber_GivesPoliciesTextsOfTheirOwn(t *testing.T) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1", host)
+}
+
+func TestFiber_GivesPoliciesParametersOfTheirOwn(t *testing.T) {
+	var kept []string
+	p := policy("all", "", 10)
+	p.Skip = func(r *http.Request) bool { kept = append(kept, r.PathValue("name")); return false }
+	c := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+		app := fiber.New()
+		app.Get("/:name", fiberlimit.New(l), func(c fiber.Ctx) error { return c.SendStatus(fiber.StatusNoContent) })
+		return serveFiber(t, app)
+	}}, p)
+	conn := dial(t, strings.TrimPrefix(c.url, "http://"), "")
+	for _, name := range []string{"alice", "mallo"} {
+		_, err := io.WriteString(conn, "GET /"+name+" HTTP/1.1\r\nHost: h\r\n\r\n")
+		require.NoError(t, err)
+		require.Equal(t, 204, conn.response().StatusCode)
+	}
+	require.Equal(t, []string{"alice", "mallo"}, kept)
 }
 
 // Headers that other handlers have set stay on a denial, and lists are added to.

@@ -20,7 +20,7 @@ var fiberPeer = peer{
 	name: "fiber's limiter", module: "github.com/gofiber/fiber/v3", tests: []string{"middleware/limiter/*_test.go"},
 	rows: []behaviour{
 		{
-			what: "what is not configured", peer: "5 requests a minute by `c.IP()`",
+			what: "defaults", peer: "5 requests a minute by `c.IP()`",
 			sash:  "different: nothing is chosen for you; New returns an error without a Policy",
 			tests: []string{"TestLimiterDefaultConfigNoPanic"},
 			check: func(t *testing.T) {

@@ -82,9 +82,9 @@ func longEvents(framework string) func(<-chan bool) site {
 	}
 }
 
-// What lasts holds its slot until it has ended: a websocket, a stream of events, a download. Then the next request
-// that waits has it.
-func TestAdapters_HoldASlotOfWhatLasts(t *testing.T) {
+// A websocket, a stream of events and a download hold their slot until they have ended. Then the next request that
+// waits has it.
+func TestAdapters_HoldASlotOfALongResponse(t *testing.T) {
 	for name, long := range longs {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan bool)

@@ -56,7 +56,7 @@ import (
 )
 
 // Middleware returns a handler that limits the requests that gin passes to it. If a request is
-// refused, the handler answers it and calls Abort. Middleware panics if l or an option is nil.
+// refused, the handler calls Abort and answers it. Middleware panics if l or an option is nil.
 //
 // It sets Request.Pattern to gin's FullPath, such as "/users/:id", so [httplimit.ByRoute] keys
 // requests by their route. Requests that no route matches have none; to count them together,
@@ -75,8 +75,9 @@ func Middleware(l *httplimit.Limiter, options ...Option) gin.HandlerFunc {
 		v := l.Decide(c.Writer.Header(), r)
 		switch {
 		case v.Outcome != httplimit.Admitted:
-			_ = o.Refuse(c, v, c.Writer.Header(), func() { l.Refuse(c.Writer, r, v) }) // no option returns an error
+			// Abort first: if an option panics, a recovery that does not abort must not let the request through.
 			c.Abort()
+			_ = o.Refuse(c, v, c.Writer.Header(), func() { l.Refuse(c.Writer, r, v) }) // no option returns an error
 		case v.Charges != nil:
 			v.Charges.Serve(&next{c}, c.Writer, r)
 		}
