@@ -101,6 +101,21 @@ var ofAdapters = []mutant{
 		tests: "TestFiber_GivesPoliciesParameters", in: inFrameworks,
 	},
 	{
+		name: "fiber-sets-by-deleting", fault: "a header that the limiter sets changes the order of other lines",
+		file: "httplimit/fiberlimit/answer.go", old: "\t\t\tto.Set(name, lines[0])\n", new: "\t\t\tto.Del(name)\n\t\t\tto.Set(name, lines[0])\n",
+		tests: "TestFiber_KeepsTheOrder", in: inFrameworks,
+	},
+	{
+		name: "fiber-deletes-by-swapping", fault: "a header that a refusal deletes changes the order of other lines",
+		file: "httplimit/fiberlimit/answer.go", old: "\t\tdelete(all, name)\n\t\treplaceHeader(h.c, all)\n", new: "\t\th.c.Response().Header.Del(name)\n",
+		tests: "TestFiber_KeepsTheOrder", in: inFrameworks,
+	},
+	{
+		name: "fiber-deletes-canonical-names", fault: "a refusal keeps headers of other content that the app writes in its own way",
+		file: "httplimit/fiberlimit/answer.go", old: "names = append(names, string(name))", new: "names = append(names, http.CanonicalHeaderKey(string(name)))",
+		tests: "TestFiber_KeepsTheOrder", in: inFrameworks,
+	},
+	{
 		name: "fiber-settles-early", fault: "a download and a websocket hold their units only until the handler has returned",
 		file: "httplimit/fiberlimit/fiberlimit.go", old: "if lasts(c) {", new: "if response.Bytes < 0 {",
 		tests: "TestAdapters_HoldASlotOfALongResponse", in: inFrameworks,
@@ -114,6 +129,11 @@ var ofAdapters = []mutant{
 		name: "fiber-answers-errors-twice", fault: "an error is answered by the limiter, and then by the app",
 		file: "httplimit/fiberlimit/fiberlimit.go", old: "	return nil\n}\n\n// A settlement", new: "	return err\n}\n\n// A settlement",
 		tests: "TestFiber_AnswersAnErrorOnce", in: inFrameworks,
+	},
+	{
+		name: "eitherecho-skips-the-context", fault: "within a limiter whose charges may change, the request has lost the framework's context",
+		file: "httplimit/internal/eitherecho/eitherecho.go", old: "		c.SetRequest(r)\n", new: "",
+		tests: "TestModel_AdaptersAreAlike", in: inFrameworks,
 	},
 	{
 		name: "echo-swallows-the-error", fault: "middleware around the limiter does not learn of a handler's error",

@@ -109,7 +109,7 @@ func New(l *httplimit.Limiter, options ...Option) fiber.Handler {
 		setHeader(c, reported)
 		switch {
 		case v.Outcome != httplimit.Admitted:
-			return o.Refuse(c, v, &c.Response().Header, func() {
+			return o.Refuse(c, v, header{c}, func() {
 				refuse(c, func(w http.ResponseWriter) { l.Refuse(w, r, v) })
 			})
 		case v.Charges == nil:

@@ -55,7 +55,7 @@ type crossing struct {
 
 var crossings = map[string]crossing{
 	"gin": {
-		site: ginCrossing,
+		site: ginCrossing(func(c *gin.Context, err error) { c.Error(err) }),
 		by: func(key func(visit) (string, bool)) httplimit.KeyFunc {
 			return ginlimit.By(func(c *gin.Context) (string, bool) { return key(ginVisit(c)) })
 		},
@@ -88,18 +88,28 @@ func ginVisit(c *gin.Context) visit {
 	return visit{c.GetHeader, func(status int, body string) error { c.String(status, body); return nil }, c.Request.Context()}
 }
 
-func ginCrossing(handler func(visit) error, layers ...layer) any {
+// ginAnswer answers an error in the application's way.
+func ginAnswer(c *gin.Context, err error) { c.String(statusOf(err), "app: "+err.Error()) }
+
+// ginCrossing is the site of a crossing in gin, whose handlers, which return no errors, leave them by fail.
+func ginCrossing(fail func(*gin.Context, error)) func(func(visit) error, ...layer) any {
+	return func(handler func(visit) error, layers ...layer) any {
+		return ginCrossingSite(fail, handler, layers)
+	}
+}
+
+func ginCrossingSite(fail func(*gin.Context, error), handler func(visit) error, layers []layer) any {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	note := func(c *gin.Context, err error) {
 		if err != nil {
-			c.Error(err)
+			fail(c, err)
 		}
 	}
 	e.Use(gin.RecoveryWithWriter(io.Discard), func(c *gin.Context) {
 		c.Next()
 		if err := c.Errors.Last(); err != nil && !c.Writer.Written() {
-			c.String(statusOf(err), "app: "+err.Error())
+			ginAnswer(c, err)
 		}
 	})
 	team := e.Group("/teams/:team")

@@ -396,6 +396,33 @@ func TestFiber_KeepsTheHeadersOfOtherHandlers(t *testing.T) {
 	require.Len(t, denied.Cookies(), 2)
 }
 
+// Lines of one name keep their order, also where a header before them is replaced or deleted.
+func TestFiber_KeepsTheOrderOfLines(t *testing.T) {
+	var config fiber.Config
+	for _, config.DisableHeaderNormalizing = range []bool{false, true} { // then ETag is written as the app does
+		b := newBed(t, func(l *httplimit.Limiter) any {
+			app := fiber.New(config)
+			app.Use(func(c fiber.Ctx) error {
+				c.Set("X-Ratelimit-Reset", "of another")
+				c.Set("ETag", "of another")
+				for _, link := range []string{"a", "b", "c"} {
+					c.Response().Header.Add("Link", link)
+				}
+				return c.Next()
+			}, fiberlimit.New(l, fiberlimit.WithDenied(func(c fiber.Ctx, _ httplimit.Denial) error { return c.SendStatus(429) })))
+			app.Get("/", func(c fiber.Ctx) error { return c.SendStatus(204) })
+			return app
+		}, limits(nil, sash.PerHour(1)), httplimit.WithXRateLimit())
+		for _, want := range []int{204, 429} {
+			r := b.get("/")
+			require.Equal(t, want, r.status)
+			require.Equal(t, []string{"a", "b", "c"}, r.header["Link"])
+			require.Equal(t, []string{"3600"}, r.header["X-Ratelimit-Reset"])
+			require.Equal(t, want == 429, r.header.Get("ETag") == "")
+		}
+	}
+}
+
 // A refusal replaces the response that other handlers have begun.
 func TestFiber_RefusesAsWithDeniedSays(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -54,6 +54,17 @@ func (p peer) table() string {
 	return text.String()
 }
 
+// The document names the version of each peer that is required here.
+func TestPeers_AreOfTheVersionsInTheDocument(t *testing.T) {
+	document, required := readDocument(t), readFile(t, "go.mod")
+	for _, p := range peers {
+		_, version, found := strings.Cut(required, "\t"+p.module+" ")
+		require.True(t, found)
+		version, _, _ = strings.Cut(version, "\n")
+		require.Contains(t, strings.Join(strings.Fields(document), " "), version)
+	}
+}
+
 // The document says of each peer what the rows say, and no more.
 func TestPeers_AreInTheDocument(t *testing.T) {
 	document := readDocument(t)
@@ -66,10 +77,12 @@ func TestPeers_AreInTheDocument(t *testing.T) {
 }
 
 // readDocument returns the document about the frameworks.
-func readDocument(t *testing.T) string {
-	text, err := os.ReadFile("../../docs/frameworks.md")
+func readDocument(t *testing.T) string { return readFile(t, "../../docs/frameworks.md") + "\n" }
+
+func readFile(t *testing.T, name string) string {
+	text, err := os.ReadFile(name)
 	require.NoError(t, err)
-	return string(text) + "\n"
+	return string(text)
 }
 
 // Each test of a peer, in the version that is required here, is in a row or is left out for a reason. So a new

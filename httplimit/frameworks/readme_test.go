@@ -2,7 +2,6 @@ package frameworks_test
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,18 +13,12 @@ import (
 var adapterOf = map[string]string{"gin": "ginlimit", "echo": "echolimit", "echo4": "echo4limit", "fiber": "fiberlimit"}
 
 // program returns the program of a service in hello.
-func program(t *testing.T, service string) string {
-	text, err := os.ReadFile("hello/" + service + "/main.go")
-	require.NoError(t, err)
-	return string(text)
-}
+func program(t *testing.T, service string) string { return readFile(t, "hello/"+service+"/main.go") }
 
 // The program in the document of an adapter is one that has a test.
 func TestReadmes_HaveProgramsThatAreTested(t *testing.T) {
 	for framework, adapter := range adapterOf {
-		text, err := os.ReadFile("../" + adapter + "/README.md")
-		require.NoError(t, err)
-		require.Contains(t, string(text), "```go\n"+program(t, framework)+"```\n")
+		require.Contains(t, readFile(t, "../"+adapter+"/README.md"), "```go\n"+program(t, framework)+"```\n")
 	}
 }
 
