@@ -116,6 +116,11 @@ var ofAdapters = []mutant{
 		tests: "TestFiber_KeepsTheOrder", in: inFrameworks,
 	},
 	{
+		name: "fiber-sends-what-was-begun", fault: "an application's refusal has the body of another answer",
+		file: "httplimit/fiberlimit/fiberlimit.go", old: "\t\t\tc.Response().ResetBody() // of an answer that another handler has begun\n", new: "",
+		tests: "TestFiber_RefusesInTheApplicationsWay", in: inFrameworks,
+	},
+	{
 		name: "fiber-settles-early", fault: "a download and a websocket hold their units only until the handler has returned",
 		file: "httplimit/fiberlimit/fiberlimit.go", old: "if lasts(c) {", new: "if response.Bytes < 0 {",
 		tests: "TestAdapters_HoldASlotOfALongResponse", in: inFrameworks,

@@ -109,6 +109,7 @@ func New(l *httplimit.Limiter, options ...Option) fiber.Handler {
 		setHeader(c, reported)
 		switch {
 		case v.Outcome != httplimit.Admitted:
+			c.Response().ResetBody() // of an answer that another handler has begun
 			return o.Refuse(c, v, header{c}, func() {
 				refuse(c, func(w http.ResponseWriter) { l.Refuse(w, r, v) })
 			})

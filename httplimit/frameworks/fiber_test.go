@@ -461,6 +461,21 @@ func TestFiber_RefusesAsWithDeniedSays(t *testing.T) {
 	}
 }
 
+// So does a refusal of the application.
+func TestFiber_RefusesInTheApplicationsWayWhatWasBegun(t *testing.T) {
+	unknown := limits(func(key []byte, _ *http.Request) ([]byte, bool) { return key, false }, sash.PerHour(1))
+	for _, p := range []httplimit.Policy{limits(nil, sash.PerHour(0)), unknown} {
+		b := newBed(t, func(l *httplimit.Limiter) any {
+			app := fiber.New()
+			return app.Use(func(c fiber.Ctx) error { return errors.Join(c.SendString("begun"), c.Next()) }, fiberlimit.New(l,
+				fiberlimit.WithDenied(func(c fiber.Ctx, _ httplimit.Denial) error { return c.SendStatus(429) }),
+				fiberlimit.WithUnidentified(func(c fiber.Ctx) error { return c.SendStatus(429) })))
+		}, p)
+		r := b.get("/")
+		require.Equal(t, reply{429, "Too Many Requests", r.header}, r)
+	}
+}
+
 func TestFiber_AsksForPathFolding(t *testing.T) {
 	without := httplimit.Must(httplimit.New(policy("all", "", 1), httplimit.WithSweepInterval(-1)))
 	defer without.Close()
