@@ -44,10 +44,11 @@
 //   - The bytes of a response with a known length are that length, even if the client hangs up
 //     before it has them all: fasthttp does not tell.
 //   - A stream or a file is settled when it has been sent, and a hijacked connection, such as a
-//     websocket's, when the function returns that uses it. Until then units are held that
-//     sash.AtOnce bounds, and what the handler says by ChargeOf holds. If the client is gone
-//     before it is sent the answer to an upgrade, fasthttp calls neither, and tells nothing: the
-//     charge stays, and what is held comes back when its lease ends.
+//     websocket's, when the function returns that uses it. Until then, units that sash.AtOnce
+//     bounds are held, and what the handler says by ChargeOf holds.
+//   - If the client is gone before it is sent the answer to an upgrade, fasthttp does not call that
+//     function, and does not tell. Then the charge stays, and units that are held come back when
+//     their lease ends.
 //
 // A response is uncertain in the sense of [httplimit.Policy].Charge in these cases:
 //

@@ -121,6 +121,14 @@ var fiberPeer = peer{
 					require.Equal(t, []string{"2", left}, []string{r.header.Get("X-RateLimit-Limit"), r.header.Get("X-RateLimit-Remaining")})
 				}
 				require.Equal(t, 429, b.get("/success").status)
+
+				most := int64(1) // of 5, for this request
+				p := limits(nil, sash.Per(5, 2*time.Second))
+				p.Leave = func(*http.Request) int64 { return 5 - most }
+				b = newBed(t, fiberHello(), p)
+				require.Equal(t, map[int]int{200: 1, 429: 1}, b.times(2))
+				most = 4
+				require.Equal(t, map[int]int{200: 3, 429: 1}, b.times(4))
 			},
 		},
 		{

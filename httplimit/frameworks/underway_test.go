@@ -12,9 +12,11 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/httplimit/fiberlimit"
 )
 
 // longs are sites whose GET / answers at once with its header, and ends when ended is closed or receives.
@@ -118,3 +120,30 @@ func TestAdapters_HoldASlotOfALongResponse(t *testing.T) {
 		})
 	}
 }
+
+// fasthttp neither calls a function that hijacks nor tells, if it cannot send the answer.
+func TestFiber_AnUpgradeThatIsNotSentHoldsItsUnitsForTheirLease(t *testing.T) {
+	var app *fiber.App
+	b := newBed(t, func(l *httplimit.Limiter) any {
+		app = fiber.New()
+		app.Use(fiberlimit.New(l))
+		app.Get("/", func(c fiber.Ctx) error { return c.SendStatus(fiber.StatusNoContent) })
+		app.Get("/upgrade", func(c fiber.Ctx) error {
+			c.RequestCtx().Hijack(func(net.Conn) { t.Error("it was called") })
+			return c.SendStatus(fiber.StatusSwitchingProtocols)
+		})
+		return app
+	}, limits(nil, sash.AtOnce(1, time.Hour)))
+	ours, theirs := net.Pipe()
+	go io.WriteString(ours, "GET /upgrade HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	require.ErrorIs(t, (&fasthttp.Server{Handler: app.Handler(), Logger: quiet}).ServeConn(mute{theirs}), net.ErrClosed)
+	require.NoError(t, ours.Close())
+	require.Equal(t, 429, b.get("/").status)
+	b.clock.Advance(time.Hour)
+	require.Equal(t, 204, b.get("/").status)
+}
+
+// A mute is a connection whose client has gone when it is answered.
+type mute struct{ net.Conn }
+
+func (mute) Write([]byte) (int, error) { return 0, net.ErrClosed }
