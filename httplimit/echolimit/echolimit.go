@@ -30,6 +30,13 @@
 //
 // # Errors
 //
+// Refusals are problem details, unless the limiter or [WithDenied] says otherwise. An error that WithDenied
+// returns goes to echo's HTTPErrorHandler:
+//
+//	echolimit.Middleware(limiter, echolimit.WithDenied(func(*echo.Context, httplimit.Denial) error {
+//		return echo.NewHTTPError(http.StatusTooManyRequests, "slow down")
+//	}))
+//
 // If the status decides what a request is charged, the middleware has echo's HTTPErrorHandler
 // answer an error of a handler at once, so that the limiter sees the status that the client is
 // sent. It then returns the error, as echo's RequestLogger does. An HTTPErrorHandler of yours

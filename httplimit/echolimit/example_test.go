@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 
 	"github.com/labstack/echo/v5"
 
@@ -43,4 +44,49 @@ func ExampleMiddleware() {
 	// secret 200
 	// another 401
 	// secret 429
+}
+
+// Each account has two requests an hour, and is refused by echo's HTTPErrorHandler. A route of probes is not
+// limited.
+func ExampleWithDenied() {
+	limiter := httplimit.Must(httplimit.New(httplimit.Policy{
+		Name:   "accounts",
+		Limits: []sash.Limit{sash.PerHour(2)},
+		Key: echolimit.By(func(c *echo.Context) (string, bool) {
+			account, ok := c.Get("account").(string)
+			return account, ok
+		}),
+	}))
+	defer limiter.Close()
+
+	e := echo.New()
+	authenticate := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			c.Set("account", c.Request().Header.Get("X-Account")) // yours checks a token
+			return next(c)
+		}
+	}
+	e.Use(authenticate, echolimit.Middleware(limiter,
+		echolimit.WithSkipper(func(c *echo.Context) bool { return c.Path() == "/health" }),
+		echolimit.WithDenied(func(*echo.Context, httplimit.Denial) error {
+			return echo.NewHTTPError(http.StatusTooManyRequests, "slow down")
+		}),
+	))
+	hello := func(c *echo.Context) error { return c.String(http.StatusOK, "hello") }
+	e.GET("/", hello)
+	e.GET("/health", hello)
+
+	for _, path := range []string{"/", "/health", "/", "/", "/health"} {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("X-Account", "a")
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		fmt.Println(path, w.Code, strings.TrimSpace(w.Body.String()))
+	}
+	// Output:
+	// / 200 hello
+	// /health 200 hello
+	// / 200 hello
+	// / 429 {"message":"slow down"}
+	// /health 200 hello
 }

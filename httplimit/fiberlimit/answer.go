@@ -6,17 +6,16 @@ import (
 	"github.com/gofiber/fiber/v3"
 )
 
-// setHeader adds the headers of a decision to c.
+// setHeader sets the headers of a decision in c. All but the lists, to which another limiter may have added, have one
+// line. Deleting it first would change the order of other lines: fasthttp fills the gap with the last of all.
 func setHeader(c fiber.Ctx, h http.Header) {
 	to := &c.Response().Header
 	for name, lines := range h {
 		switch name {
-		case "Ratelimit", "Ratelimit-Policy": // lists, to which another limiter may have added
+		case "Ratelimit", "Ratelimit-Policy":
+			to.Add(name, lines[0])
 		default:
-			to.Del(name)
-		}
-		for _, line := range lines {
-			to.Add(name, line)
+			to.Set(name, lines[0])
 		}
 	}
 }
@@ -28,6 +27,37 @@ func headerOf(c fiber.Ctx) http.Header {
 		h.Add(string(name), string(value))
 	}
 	return h
+}
+
+// replaceHeader replaces the headers of c's response by h. Lines of one name keep their order.
+func replaceHeader(c fiber.Ctx, h http.Header) {
+	to := &c.Response().Header
+	var names []string // as the app has written them
+	for name := range to.All() {
+		names = append(names, string(name))
+	}
+	for _, name := range names {
+		to.Del(name)
+	}
+	for name, lines := range h {
+		for _, line := range lines {
+			to.Add(name, line)
+		}
+	}
+}
+
+// A header is the header of a response of fiber, for the options.
+type header struct{ c fiber.Ctx }
+
+func (h header) Set(name, value string) { h.c.Response().Header.Set(name, value) }
+
+// Del deletes the lines of a name. The others keep their order.
+func (h header) Del(name string) {
+	all := headerOf(h.c)
+	if _, ok := all[name]; ok {
+		delete(all, name)
+		replaceHeader(h.c, all)
+	}
 }
 
 // refuse sets the response of c to what write writes.
@@ -53,15 +83,8 @@ func (w *answer) WriteHeader(status int) {
 		return
 	}
 	w.written = true
+	replaceHeader(w.c, w.header)
 	to := w.c.Response()
-	for name := range headerOf(w.c) {
-		to.Header.Del(name)
-	}
-	for name, lines := range w.header {
-		for _, line := range lines {
-			to.Header.Add(name, line)
-		}
-	}
 	to.ResetBody()
 	to.SetStatusCode(status)
 }

@@ -24,6 +24,15 @@
 //
 //	Key: fiberlimit.By(func(c fiber.Ctx) (string, bool) { return fiber.Locals[string](c, "account"), true })
 //
+// # Refusals
+//
+// Refusals are problem details, unless the limiter or [WithDenied] says otherwise. An error that WithDenied
+// returns goes to the ErrorHandler of the app:
+//
+//	fiberlimit.New(limiter, fiberlimit.WithDenied(func(fiber.Ctx, httplimit.Denial) error {
+//		return fiber.NewError(fiber.StatusTooManyRequests, "slow down")
+//	}))
+//
 // # Responses
 //
 // Fiber sends the response when all handlers have returned. If the response decides what a
@@ -34,20 +43,24 @@
 //   - Middleware that changes responses belongs behind the limiter.
 //   - The bytes of a response with a known length are that length, even if the client hangs up
 //     before it has them all: fasthttp does not tell.
+//   - A stream or a file is settled when it has been sent, and a hijacked connection, such as a
+//     websocket's, when the function returns that uses it. Until then, units that sash.AtOnce
+//     bounds are held, and what the handler says by ChargeOf holds.
+//   - If the client is gone before it is sent the answer to an upgrade, fasthttp does not call that
+//     function, and does not tell. Then the charge stays, and units that are held come back when
+//     their lease ends.
 //
 // A response is uncertain in the sense of [httplimit.Policy].Charge in these cases:
 //
 //   - A handler panics, or the context of the request has ended.
 //   - The body of the request is streamed by StreamRequestBody, since it is not known whether it
 //     was read without fault.
-//   - The body of the response is streamed without a known length, as by SendStreamWriter. Its
-//     charges are settled when it has been sent. What the handler says by ChargeOf until then
-//     holds.
+//   - The body of the response is streamed without a known length, as by SendStreamWriter.
 //   - The status is 200 and there is no body, as if no handler had answered.
 //   - The timeout middleware has answered.
 //
 // Mount it in apps that fiber's own server serves. Under adaptor.FiberApp, which serves an app by
-// net/http, charges of streams are settled late; there, put httplimit's Middleware around.
+// net/http, charges of streams and files are settled late; there, put httplimit's Middleware around.
 //
 // # Prefork
 //
@@ -97,7 +110,8 @@ func New(l *httplimit.Limiter, options ...Option) fiber.Handler {
 		setHeader(c, reported)
 		switch {
 		case v.Outcome != httplimit.Admitted:
-			return o.Refuse(c, v, &c.Response().Header, func() {
+			c.Response().ResetBody() // of an answer that another handler has begun
+			return o.Refuse(c, v, header{c}, func() {
 				refuse(c, func(w http.ResponseWriter) { l.Refuse(w, r, v) })
 			})
 		case v.Charges == nil:
@@ -110,7 +124,7 @@ func New(l *httplimit.Limiter, options ...Option) fiber.Handler {
 // serve calls the handlers behind, and settles the charges by their response.
 func serve(c fiber.Ctx, r *http.Request, charges *httplimit.Charges) error {
 	response := httplimit.Response{Uncertain: true} // until the handlers have returned
-	later := false                                  // whether it is settled when it has been sent
+	later := false                                  // whether it is settled when it has ended
 	defer func() {
 		if !later {
 			charges.Settle(response)
@@ -129,24 +143,31 @@ func serve(c fiber.Ctx, r *http.Request, charges *httplimit.Charges) error {
 	if streamed || r.Context().Err() != nil {
 		response.Uncertain = true
 	}
-	if response.Bytes < 0 {
-		response.Bytes, later = 0, true
+	if lasts(c) {
+		response.Bytes, later = max(response.Bytes, 0), true
 		s := &settlement{charges, response}
 		c.RequestCtx().SetUserValue(s, s) // its own key: another limiter may have one
 	}
 	return nil
 }
 
-// A settlement settles the charges of a response that is streamed.
+// A settlement settles the charges of a response that is streamed, or of a connection that is hijacked.
 type settlement struct {
 	charges  *httplimit.Charges
 	response httplimit.Response
 }
 
-// Close is called by fasthttp when it has sent the response, or has failed to.
+// Close is called by fasthttp when it has sent the response, or has failed to, and when the function returns that has
+// hijacked the connection.
 func (s *settlement) Close() error {
 	s.charges.Settle(s.response)
 	return nil
+}
+
+// lasts reports whether the response of c has only begun, and fasthttp tells when it has ended.
+func lasts(c fiber.Ctx) bool {
+	closes := c.Request().Header.ConnectionClose() || c.Response().ConnectionClose() // then it hijacks nothing
+	return c.Response().IsBodyStream() || c.RequestCtx().Hijacked() && !closes
 }
 
 // responseOf returns the response that is in c. Bytes is -1 if its length is not known.

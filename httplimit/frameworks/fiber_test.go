@@ -160,6 +160,18 @@ func TestFiber_Hijacks(t *testing.T) {
 	}
 }
 
+// A connection that is to be closed is not hijacked, and fasthttp does not tell when it has ended.
+func TestFiber_HijacksNoConnectionThatCloses(t *testing.T) {
+	w := newWitness(t)
+	h := fiberSite(func(c fiber.Ctx) error {
+		c.RequestCtx().Hijack(func(net.Conn) { t.Error("it was hijacked") })
+		return c.SendStatus(fiber.StatusSwitchingProtocols)
+	})(t, w.limiter)
+	conn := dial(t, serve(t, h), "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+	require.Equal(t, fiber.StatusSwitchingProtocols, conn.response().StatusCode)
+	require.Equal(t, "101", w.next(t))
+}
+
 // tokens is a policy whose requests cost what their handler says, and else 1 of 100 units.
 func tokens() httplimit.Policy {
 	p := policy("tokens", "", 100)
@@ -332,6 +344,24 @@ func TestFiber_GivesPoliciesTextsOfTheirOwn(t *testing.T) {
 	require.Equal(t, "127.0.0.1", host)
 }
 
+func TestFiber_GivesPoliciesParametersOfTheirOwn(t *testing.T) {
+	var kept []string
+	p := policy("all", "", 10)
+	p.Skip = func(r *http.Request) bool { kept = append(kept, r.PathValue("name")); return false }
+	c := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+		app := fiber.New()
+		app.Get("/:name", fiberlimit.New(l), func(c fiber.Ctx) error { return c.SendStatus(fiber.StatusNoContent) })
+		return serveFiber(t, app)
+	}}, p)
+	conn := dial(t, strings.TrimPrefix(c.url, "http://"), "")
+	for _, name := range []string{"alice", "mallo"} {
+		_, err := io.WriteString(conn, "GET /"+name+" HTTP/1.1\r\nHost: h\r\n\r\n")
+		require.NoError(t, err)
+		require.Equal(t, 204, conn.response().StatusCode)
+	}
+	require.Equal(t, []string{"alice", "mallo"}, kept)
+}
+
 // Headers that other handlers have set stay on a denial, and lists are added to.
 func TestFiber_KeepsTheHeadersOfOtherHandlers(t *testing.T) {
 	c := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
@@ -364,6 +394,33 @@ func TestFiber_KeepsTheHeadersOfOtherHandlers(t *testing.T) {
 	require.Equal(t, "*", denied.Header.Get("Access-Control-Allow-Origin"))
 	require.Equal(t, "text/plain; charset=utf-8", denied.Header.Get("Content-Type"))
 	require.Len(t, denied.Cookies(), 2)
+}
+
+// Lines of one name keep their order, also where a header before them is replaced or deleted.
+func TestFiber_KeepsTheOrderOfLines(t *testing.T) {
+	var config fiber.Config
+	for _, config.DisableHeaderNormalizing = range []bool{false, true} { // then ETag is written as the app does
+		b := newBed(t, func(l *httplimit.Limiter) any {
+			app := fiber.New(config)
+			app.Use(func(c fiber.Ctx) error {
+				c.Set("X-Ratelimit-Reset", "of another")
+				c.Set("ETag", "of another")
+				for _, link := range []string{"a", "b", "c"} {
+					c.Response().Header.Add("Link", link)
+				}
+				return c.Next()
+			}, fiberlimit.New(l, fiberlimit.WithDenied(func(c fiber.Ctx, _ httplimit.Denial) error { return c.SendStatus(429) })))
+			app.Get("/", func(c fiber.Ctx) error { return c.SendStatus(204) })
+			return app
+		}, limits(nil, sash.PerHour(1)), httplimit.WithXRateLimit())
+		for _, want := range []int{204, 429} {
+			r := b.get("/")
+			require.Equal(t, want, r.status)
+			require.Equal(t, []string{"a", "b", "c"}, r.header["Link"])
+			require.Equal(t, []string{"3600"}, r.header["X-Ratelimit-Reset"])
+			require.Equal(t, want == 429, r.header.Get("ETag") == "")
+		}
+	}
 }
 
 // A refusal replaces the response that other handlers have begun.
@@ -401,6 +458,21 @@ func TestFiber_RefusesAsWithDeniedSays(t *testing.T) {
 				require.Equal(t, http.DetectContentType(body), response.Header.Get("Content-Type"))
 			}
 		})
+	}
+}
+
+// So does a refusal of the application.
+func TestFiber_RefusesInTheApplicationsWayWhatWasBegun(t *testing.T) {
+	unknown := limits(func(key []byte, _ *http.Request) ([]byte, bool) { return key, false }, sash.PerHour(1))
+	for _, p := range []httplimit.Policy{limits(nil, sash.PerHour(0)), unknown} {
+		b := newBed(t, func(l *httplimit.Limiter) any {
+			app := fiber.New()
+			return app.Use(func(c fiber.Ctx) error { return errors.Join(c.SendString("begun"), c.Next()) }, fiberlimit.New(l,
+				fiberlimit.WithDenied(func(c fiber.Ctx, _ httplimit.Denial) error { return c.SendStatus(429) }),
+				fiberlimit.WithUnidentified(func(c fiber.Ctx) error { return c.SendStatus(429) })))
+		}, p)
+		r := b.get("/")
+		require.Equal(t, reply{429, "Too Many Requests", r.header}, r)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/httplimit/ginlimit"
 )
@@ -87,4 +88,32 @@ func TestGin_LetsMiddlewareBeforeItAnswer(t *testing.T) {
 	require.Equal(t, "0?", s.toldOf(t, recorded, httptest.NewRequest("GET", "/", nil)))
 	require.Equal(t, http.StatusUnauthorized, recorded.Code)
 	require.Equal(t, "wrong", recorded.Body.String())
+}
+
+// A recovery that does not abort lets the next handler go on.
+func TestGin_ServesNothingIfARefusalPanics(t *testing.T) {
+	recovers := func(c *gin.Context) {
+		defer func() {
+			if recover() != nil {
+				c.Status(http.StatusInternalServerError)
+			}
+		}()
+		c.Next()
+	}
+	unknown := limits(func(key []byte, _ *http.Request) ([]byte, bool) { return key, false }, sash.PerHour(1))
+	for name, p := range map[string]httplimit.Policy{"denied": limits(nil, sash.PerHour(0)), "unidentified": unknown} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, func(l *httplimit.Limiter) any {
+				gin.SetMode(gin.ReleaseMode)
+				e := gin.New()
+				e.Use(recovers, ginlimit.Middleware(l,
+					ginlimit.WithDenied(func(*gin.Context, httplimit.Denial) { panic("oh") }),
+					ginlimit.WithUnidentified(func(*gin.Context) { panic("oh") })))
+				e.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "served") })
+				return e
+			}, p)
+			r := b.get("/")
+			require.Equal(t, reply{500, "", r.header}, r)
+		})
+	}
 }

@@ -24,6 +24,14 @@
 //
 //	Key: ginlimit.By(func(c *gin.Context) (string, bool) { return c.GetString("account"), true })
 //
+// # Refusals
+//
+// Refusals are problem details, unless the limiter or [WithDenied] says otherwise:
+//
+//	ginlimit.Middleware(limiter, ginlimit.WithDenied(func(c *gin.Context, d httplimit.Denial) {
+//		c.JSON(http.StatusTooManyRequests, gin.H{"message": "slow down", "quotas": d.Violated})
+//	}))
+//
 // # What it knows of the response
 //
 // The middleware knows what handlers write to c.Writer, and a status that they set by c.Status
@@ -48,7 +56,7 @@ import (
 )
 
 // Middleware returns a handler that limits the requests that gin passes to it. If a request is
-// refused, the handler answers it and calls Abort. Middleware panics if l or an option is nil.
+// refused, the handler calls Abort and answers it. Middleware panics if l or an option is nil.
 //
 // It sets Request.Pattern to gin's FullPath, such as "/users/:id", so [httplimit.ByRoute] keys
 // requests by their route. Requests that no route matches have none; to count them together,
@@ -67,8 +75,9 @@ func Middleware(l *httplimit.Limiter, options ...Option) gin.HandlerFunc {
 		v := l.Decide(c.Writer.Header(), r)
 		switch {
 		case v.Outcome != httplimit.Admitted:
-			_ = o.Refuse(c, v, c.Writer.Header(), func() { l.Refuse(c.Writer, r, v) }) // no option returns an error
+			// Abort first: if an option panics, a recovery that does not abort must not let the request through.
 			c.Abort()
+			_ = o.Refuse(c, v, c.Writer.Header(), func() { l.Refuse(c.Writer, r, v) }) // no option returns an error
 		case v.Charges != nil:
 			v.Charges.Serve(&next{c}, c.Writer, r)
 		}

@@ -22,7 +22,7 @@ func WithSkipper(skip gin.Skipper) Option {
 }
 
 // WithDenied answers denied requests by f, instead of what [httplimit.WithDenied] says. All headers about
-// quotas, Retry-After and Cache-Control: no-store are set before f is called, and Abort is called after. It
+// quotas, Retry-After and Cache-Control: no-store are set before f is called, and Abort has been called. It
 // panics if f is nil.
 func WithDenied(f func(*gin.Context, httplimit.Denial)) Option {
 	adapter.Check(f != nil, "ginlimit: WithDenied: f")
@@ -35,7 +35,7 @@ func WithDenied(f func(*gin.Context, httplimit.Denial)) Option {
 }
 
 // WithUnidentified answers requests whose identity cannot be told by f, instead of what
-// [httplimit.WithUnidentified] says. Abort is called after. It panics if f is nil.
+// [httplimit.WithUnidentified] says. Abort has been called. It panics if f is nil.
 func WithUnidentified(f func(*gin.Context)) Option {
 	adapter.Check(f != nil, "ginlimit: WithUnidentified: f")
 	return func(o *options) {

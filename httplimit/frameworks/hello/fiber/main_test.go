@@ -1,0 +1,13 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/seed-30da4c49/sash/httplimit/frameworks/hello"
+)
+
+func TestHello(t *testing.T) {
+	limiter := newLimiter()
+	defer limiter.Close()
+	hello.ServeFiber(newApp(limiter)).Check(t)
+}
