@@ -2,6 +2,7 @@
 package login
 
 import (
+	"net"
 	"net/http"
 	"time"
 
@@ -10,9 +11,12 @@ import (
 
 // Before limits the logins of each address and of each account.
 func Before(logIn http.Handler) http.Handler {
-	byAddress := httprate.Limit(5, time.Minute, httprate.WithKeyFuncs(httprate.KeyByIP))
-	byAccount := httprate.Limit(10, time.Hour, httprate.WithKeyFuncs(func(r *http.Request) (string, error) {
+	byAddress := httprate.LimitBy(5, time.Minute, func(r *http.Request) (string, error) {
+		address, _, err := net.SplitHostPort(r.RemoteAddr)
+		return httprate.CanonicalizeIP(address), err
+	})
+	byAccount := httprate.LimitBy(10, time.Hour, func(r *http.Request) (string, error) {
 		return r.FormValue("account"), nil
-	}))
+	})
 	return byAddress(byAccount(logIn))
 }
