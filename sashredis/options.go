@@ -87,6 +87,8 @@ func WithHashTag(f func(key string) string) Option {
 // their order, all limits of the key begin anew. If that is the lease of [sash.AtOnce], up to Count units may
 // be held under each lease, until those of the first are given back or it has ended. [sash.Per] chooses the
 // algorithm by the count: write [sash.Limit.Counter] or [sash.Limit.Log] for limits that change.
+//
+// If the caller knows the limits and the key does not tell them, see [Limiter.WithLimits].
 func WithLimitsFor(f func(key string) []sash.Limit) Option {
 	return optionFunc(func(c *config) {
 		c.require(f != nil, "WithLimitsFor: f must not be nil")

@@ -2,6 +2,38 @@ package main
 
 // ofSashredis are the faults of package sashredis, but for its scripts.
 var ofSashredis = []mutant{
+	// Limits that calls bring.
+	{
+		name: "given-limits-are-not-the-last-word", fault: "WithLimitsFor replaces limits that a call brings",
+		file: "sashredis/view.go", old: "v := &Limiter{common: l.common, given: true, wrong:", new: "v := &Limiter{common: l.common, wrong:",
+		tests: "TestTakeLimits|TestModel",
+	},
+	{
+		name: "given-limits-of-one-first", fault: "limits with the same first one are taken for the same",
+		file: "sashredis/view.go", old: "return limitsKey{limits[0], others.String()}", new: "return limitsKey{limits[0], \"\"}",
+		tests: "TestTakeLimits|TestModel",
+	},
+	{
+		name: "given-limits-wrong-are-none", fault: "the error of wrong limits that a call brings does not tell what is wrong",
+		file: "sashredis/limiter.go", old: "case under.wrong != nil:", new: "case under.wrong != nil && !under.given:",
+		tests: "TestWithLimits_DeniesWrongLimits",
+	},
+	{
+		name: "given-limits-end-the-lease-of-others", fault: "a Reset under other limits takes units that are leased, and does not give them back",
+		file: "sashredis/lease.go", old: "known && e.suffix == t.suffix {", new: "known {",
+		tests: "TestTakeLimits_LeasesForCalls",
+	},
+	{
+		name: "given-limits-stay-in-the-shares", fault: "a key without charges keeps its share of the limits of an earlier call",
+		file: "sashredis/fallback.go", old: "return of, of.calls == 0", new: "return of, false",
+		tests: "TestTakeLimits_HasAShare",
+	},
+	{
+		name: "given-limits-forgotten-by-a-commit", fault: "the shares deny nothing any more of a key that is charged past a reservation of it",
+		file: "sashredis/reserve.go", old: "if b := r.limiter.borrowers; b != nil {", new: "if b := r.limiter.borrowers; b != nil && b.byName == nil {",
+		tests: "TestTakeLimits_HasAShare|TestModel",
+	},
+
 	// The mirror.
 	{
 		name: "mirror-believes-a-late-reading", fault: "the mirror denies by a reading of the clock from before the answer that it knows",

@@ -370,7 +370,7 @@ func (p *program) run(steps []step) {
 		for _, option := range q.options {
 			p.crossed[s.verb+" × "+option]++
 		}
-		c.do(p, q, r)
+		c.do(p, q.asItself(), r)
 		time.Sleep(s.gap + 1) // until each call under way waits for something
 	}
 	p.calls.Wait()
@@ -458,7 +458,7 @@ func (q *process) recovers() {
 	if limits := q.limitsOf(name); slices.Equal(limits, wrongLimits) {
 		return
 	}
-	a := q.begins("Take", []string{name}, 1, true, false)
+	a := q.asItself().begins("Take", []string{name}, 1, true, false)
 	d := q.Take(context.Background(), name, 1)
 	a.checks(context.Background(), d)
 	if d.By == sashredis.ByFallback {
