@@ -172,7 +172,7 @@ func newInstruments(meter metric.Meter, limiter string) (*instruments, error) {
 	i.reloadedAt = i.seconds("policy_last_reload.success_time", "Time of the last attempt to load changed policies that has succeeded, since 1970.")
 	i.waits = i.histogram("request.time_in_queue", "Time that requests which had to wait have waited in queues.")
 	for _, s := range tally.Stats() {
-		i.stats[s.Name] = i.stat(s)
+		i.stats[s.Name] = i.figure(s.Name, s.Unit, s.Help, s.Counter)
 	}
 	return i, i.err
 }
@@ -212,13 +212,13 @@ func (i *instruments) histogram(name, help string) metric.Float64Histogram {
 	return h
 }
 
-// stat makes the instrument of a figure of [sash.Stats]. One that is no counter is the sum of
+// figure makes the instrument of a figure of a limiter. One that is no counter is the sum of
 // what was added and removed, so it is an up-down counter: several processes add up.
-func (i *instruments) stat(s tally.Stat) metric.Int64Observable {
-	if s.Counter {
-		return i.counter(s.Name, "{"+s.Unit+"}", s.Help)
+func (i *instruments) figure(name, unit, help string, counter bool) metric.Int64Observable {
+	if counter {
+		return i.counter(name, "{"+unit+"}", help)
 	}
-	c, err := i.meter.Int64ObservableUpDownCounter(namespace+s.Name, metric.WithUnit("{"+s.Unit+"}"), metric.WithDescription(s.Help))
+	c, err := i.meter.Int64ObservableUpDownCounter(namespace+name, metric.WithUnit("{"+unit+"}"), metric.WithDescription(help))
 	i.made(c, err)
 	return c
 }

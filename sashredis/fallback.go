@@ -247,7 +247,7 @@ func (l *Limiter) decideAway(targets []target, r request, err error) (a answer) 
 
 // tryAfter returns how long it takes until a call may find the store again.
 func (l *Limiter) tryAfter() time.Duration {
-	if l.breaker.failures.Load() < l.breaker.limit {
+	if !l.breaker.open() {
 		return l.timeout
 	}
 	return time.Duration(max(l.breaker.probeAt.Load()-l.local.Now(), 1))

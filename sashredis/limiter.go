@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/puzpuzpuz/xsync/v3"
@@ -258,10 +259,7 @@ func (l *Limiter) reading() string {
 // run runs a script for a call that the breaker has let through, bounded by ctx and the time-out. It
 // reports to the breaker whether the store has answered.
 func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (string, error) {
-	bounded, cancel := context.WithTimeout(ctx, l.timeout)
-	defer cancel()
-	l.stats.trips.Inc()
-	reply, err := l.conn.Run(bounded, s, keys, args)
+	reply, err := l.trip(ctx, s, keys, args)
 	err = explain(err)
 	if err == nil || isMisuse(err) {
 		if l.breaker.failures.Load() != 0 { // all calls share it: write only if there was a failure
@@ -282,6 +280,16 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (stri
 		err = fmt.Errorf("no answer within %v (see WithTimeout): %w", l.timeout, err)
 	}
 	return "", err
+}
+
+// trip makes a round trip that the time-out bounds, and counts it, also if the Conn panics.
+func (l *Limiter) trip(ctx context.Context, s *Script, keys, args []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	l.stats.trips.Inc()
+	began := l.local.Now()
+	defer func() { l.stats.times.add(time.Duration(max(l.local.Now()-began, 0))) }()
+	return l.conn.Run(ctx, s, keys, args)
 }
 
 // An advice is what to do about errors that contain one of some texts.

@@ -779,6 +779,13 @@ func (q *process) totals() {
 			q.fails("%s counts %d calls decided by the %v; %d were, and perhaps some of %d more", q.name, got, sashredis.By(by), n, q.unknown)
 		}
 	}
+	timed := int64(0)
+	for _, n := range s.Times {
+		timed += n
+	}
+	if timed != s.RoundTrips || s.Open && !q.mayBeOpen() {
+		q.fails("%s has times of %d round trips of %d, and its breaker is open: %v", q.name, timed, s.RoundTrips, s.Open)
+	}
 	if s.RoundTrips != q.trips {
 		q.fails("%s counts %d round trips, and %d were", q.name, s.RoundTrips, q.trips)
 	}
