@@ -17,8 +17,8 @@ import (
 // returns. Limiters that sashredis.Limiter.WithLimits returns have the figures of the one that they come from:
 // register one of them.
 //
-// A collection reads the Stats of the limiter. The Registration ends it. The times of round trips are recorded by
-// [RoundTrips].
+// A collection reads the Stats of the limiter. The Registration ends it. The function of
+// [RoundTripHook] records the times of round trips.
 func RegisterStore[Stats storestats.Like](p metric.MeterProvider, limiter string, l interface{ Stats() Stats }) (metric.Registration, error) {
 	fault := func(err error) error { return fmt.Errorf("sashotel: limiter %q: %w", limiter, err) }
 	switch {

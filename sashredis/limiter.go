@@ -256,10 +256,10 @@ func (l *Limiter) reading() string {
 	return strconv.FormatInt(micros, 10)
 }
 
-// run runs a script for a call that the breaker has let through, bounded by ctx and the time-out. It
-// reports to the breaker whether the store has answered.
-func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (string, error) {
-	reply, err := l.trip(ctx, s, keys, args)
+// run runs a script that the breaker has let through, bounded by ctx and the time-out. calls are what it decides,
+// if it decides any. run reports to the breaker whether the store has answered.
+func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string, calls ...*waiting) (string, error) {
+	reply, err := l.trip(ctx, s, keys, args, calls)
 	err = explain(err)
 	if err == nil || isMisuse(err) {
 		if l.breaker.failures.Load() != 0 { // all calls share it: write only if there was a failure
@@ -282,15 +282,35 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (stri
 	return "", err
 }
 
-// trip makes a round trip that the time-out bounds, and counts it, also if the Conn panics.
-func (l *Limiter) trip(ctx context.Context, s *Script, keys, args []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+// trip makes a round trip that the time-out bounds, counts it, and lets the hook know, also if the Conn panics.
+func (l *Limiter) trip(ctx context.Context, s *Script, keys, args []string, calls []*waiting) (reply string, err error) {
+	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	l.stats.trips.Inc()
 	began := l.local.Now()
 	defer func() { l.stats.times.add(time.Duration(max(l.local.Now()-began, 0))) }()
-	return l.conn.Run(ctx, s, keys, args)
+	if l.hook != nil {
+		hooked, done := l.hook(bounded, contextsOf(ctx, calls))
+		err = errPanicked // until the Conn has returned
+		defer func() { done(err) }()
+		bounded = hooked
+	}
+	return l.conn.Run(bounded, s, keys, args)
 }
+
+// contextsOf returns the contexts of calls. Without calls, it is ctx alone.
+func contextsOf(ctx context.Context, calls []*waiting) (contexts []context.Context) {
+	for _, c := range calls {
+		contexts = append(contexts, c.ctx)
+	}
+	if len(calls) == 0 {
+		contexts = append(contexts, ctx)
+	}
+	return contexts
+}
+
+// errPanicked is what the hook is told of a round trip that has ended with a panic.
+var errPanicked = errors.New("sashredis: the Conn panicked")
 
 // An advice is what to do about errors that contain one of some texts.
 type advice struct {

@@ -786,6 +786,9 @@ func (q *process) totals() {
 	if timed != s.RoundTrips || s.Open && !q.mayBeOpen() {
 		q.fails("%s has times of %d round trips of %d, and its breaker is open: %v", q.name, timed, s.RoundTrips, s.Open)
 	}
+	if q.hooked != nil && q.hooked.Load() != q.trips*(1<<32+1) {
+		q.fails("%s has let its hook know of %#x of %#x round trips", q.name, q.hooked.Load(), q.trips)
+	}
 	if s.RoundTrips != q.trips {
 		q.fails("%s counts %d round trips, and %d were", q.name, s.RoundTrips, q.trips)
 	}

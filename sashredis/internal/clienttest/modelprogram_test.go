@@ -33,6 +33,7 @@ type settings struct {
 	maxAhead   int
 	clock      *sash.ManualClock
 	own        []sash.Limit
+	hooked     *atomic.Int64 // round trips that the hook knows of and, times 2^32, those that have ended; nil: no hook
 }
 
 type modelFallback struct {
@@ -114,6 +115,17 @@ var modelOptions = map[string]func(p *program, r *rand.Rand, s *settings) sashre
 	"WithMaxAhead": func(_ *program, _ *rand.Rand, s *settings) sashredis.Option {
 		s.maxAhead = 1 << 20 // no key is as far ahead: see TestMaxAhead
 		return sashredis.WithMaxAhead(s.maxAhead)
+	},
+	"WithRoundTripHook": func(p *program, _ *rand.Rand, s *settings) sashredis.Option {
+		s.hooked = &atomic.Int64{}
+		return sashredis.WithRoundTripHook(func(ctx context.Context, calls []context.Context) (context.Context, func(err error)) {
+			_, bounded := ctx.Deadline()
+			if !bounded || len(calls) == 0 || slices.Contains(calls, nil) {
+				p.failf("the hook of a round trip gets %v and %v", ctx, calls)
+			}
+			s.hooked.Add(1)
+			return context.WithValue(ctx, hooked{}, true), func(error) { s.hooked.Add(1 << 32) }
+		})
 	},
 	"WithCallerClock": func(p *program, _ *rand.Rand, s *settings) sashredis.Option {
 		if p.clock == nil {
@@ -295,7 +307,7 @@ func (p *program) newProcess(name string, r *rand.Rand, own []sash.Limit) *proce
 	if p.clock != nil {
 		given = append(given, "WithCallerClock")
 	}
-	for _, name := range []string{"WithPrefix", "WithHashTag", "WithLimitsFor", "WithTimeout", "WithMirror", "WithLease", "WithBreaker"} {
+	for _, name := range []string{"WithPrefix", "WithHashTag", "WithLimitsFor", "WithTimeout", "WithMirror", "WithLease", "WithBreaker", "WithRoundTripHook"} {
 		if r.IntN(2) == 0 || name == "WithMirror" && r.IntN(20) > 0 { // a mirror of the default size is large
 			given = append(given, name)
 		}

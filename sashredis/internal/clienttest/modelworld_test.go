@@ -300,6 +300,9 @@ func (w *world) took(r *request, at int64, reply []string) {
 		}
 		said, _ := strconv.Atoi(counts[i])
 		of, _ := r.ctx.Value(reserving{}).(*asked)
+		if times > 1 || len(counts) > 1 {
+			of = nil // it has not sent it by itself
+		}
 		made := slot{seq: r.seq, by: r.by, of: of, keys: r.keys, n: n, charge: op != '?', reserve: r.args[2] != "" && r.args[3] == "", at: at, exact: exact}
 		if _, leave, leaves := strings.Cut(group, "-"); leaves {
 			made.leave, _ = strconv.ParseInt(leave, 10, 64)
