@@ -1,5 +1,5 @@
-// Package sashotel exports what the limiters of packages httplimit and sash do as metrics of
-// OpenTelemetry.
+// Package sashotel exports what the limiters of packages httplimit, sash and sashredis do as metrics of
+// OpenTelemetry, and traces the round trips of sashredis.
 //
 //	metrics := sashotel.New("api")
 //	limiter := httplimit.Must(httplimit.New(all, login, httplimit.WithObserver(metrics.Observe)))
@@ -49,6 +49,25 @@
 //
 // Stores have no keys in this process, so under httplimit.WithStore the instruments from keys on
 // have no data. Without a store, store_errors has none.
+//
+// # The store of package sashredis
+//
+// [RegisterStore] has the figures of a sashredis.Limiter, which may be the one of httplimit.WithStore, and
+// [RoundTripHook] traces its round trips, and measures their times:
+//
+//	sash.rate_limiting.store.decisions{by}            counter, {call}: by store, mirror, lease or fallback
+//	sash.rate_limiting.store.round_trips              counter, {round_trip}: scripts that were sent to the store
+//	sash.rate_limiting.store.round_trip_failures      counter, {round_trip}: those that the store did not answer
+//	sash.rate_limiting.store.round_trip.duration      histogram, s: how long all of them took
+//	sash.rate_limiting.store.combined_calls           counter, {call}: that went to the store with an earlier one
+//	sash.rate_limiting.store.breaker_open             up-down counter, {breaker}: 1 while calls do not wait for the store
+//	sash.rate_limiting.store.breaker_openings         counter, {opening}: how often that has begun
+//	sash.rate_limiting.store.leased_units             counter, {unit}: leased from the store
+//	sash.rate_limiting.store.returned_units           counter, {unit}: leased, and given back or flowed back
+//	sash.rate_limiting.store.invalid_calls            counter, {call}: wrong limits of WithLimitsFor or the call
+//
+// The bounds of the histogram are 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500 ms, and 1 s. This package
+// does not require module sashredis.
 //
 // # Units
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -170,9 +171,9 @@ func newInstruments(meter metric.Meter, limiter string) (*instruments, error) {
 	i.reloads = i.counter("policy_reloads", "{reload}", "Attempts to load changed policies.")
 	i.reloaded = i.gauge("policy_last_reload.successful", "{success}", "Whether the last attempt to load changed policies has succeeded.")
 	i.reloadedAt = i.seconds("policy_last_reload.success_time", "Time of the last attempt to load changed policies that has succeeded, since 1970.")
-	i.waits = i.histogram("request.time_in_queue", "Time that requests which had to wait have waited in queues.")
+	i.waits = i.histogram("request.time_in_queue", "Time that requests which had to wait have waited in queues.", tally.WaitBounds[:])
 	for _, s := range tally.Stats() {
-		i.stats[s.Name] = i.stat(s)
+		i.stats[s.Name] = i.figure(s.Name, s.Unit, s.Help, s.Counter)
 	}
 	return i, i.err
 }
@@ -200,25 +201,25 @@ func (i *instruments) seconds(name, help string) metric.Float64ObservableGauge {
 	return g
 }
 
-// histogram makes a histogram of times. OpenTelemetry has none that is read when it is collected, so requests
-// record it, and it is not in all.
-func (i *instruments) histogram(name, help string) metric.Float64Histogram {
-	bounds := make([]float64, len(tally.WaitBounds))
-	for b, bound := range tally.WaitBounds {
-		bounds[b] = bound.Seconds()
+// histogram makes a histogram of times. OpenTelemetry has none that is read when it is collected, so what has
+// taken the time records it, and it is not in all.
+func (i *instruments) histogram(name, help string, bounds []time.Duration) metric.Float64Histogram {
+	seconds := make([]float64, len(bounds))
+	for b, bound := range bounds {
+		seconds[b] = bound.Seconds()
 	}
-	h, err := i.meter.Float64Histogram(namespace+name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
+	h, err := i.meter.Float64Histogram(namespace+name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(seconds...))
 	i.err = errors.Join(i.err, err)
 	return h
 }
 
-// stat makes the instrument of a figure of [sash.Stats]. One that is no counter is the sum of
+// figure makes the instrument of a figure of a limiter. One that is no counter is the sum of
 // what was added and removed, so it is an up-down counter: several processes add up.
-func (i *instruments) stat(s tally.Stat) metric.Int64Observable {
-	if s.Counter {
-		return i.counter(s.Name, "{"+s.Unit+"}", s.Help)
+func (i *instruments) figure(name, unit, help string, counter bool) metric.Int64Observable {
+	if counter {
+		return i.counter(name, "{"+unit+"}", help)
 	}
-	c, err := i.meter.Int64ObservableUpDownCounter(namespace+s.Name, metric.WithUnit("{"+s.Unit+"}"), metric.WithDescription(s.Help))
+	c, err := i.meter.Int64ObservableUpDownCounter(namespace+name, metric.WithUnit("{"+unit+"}"), metric.WithDescription(help))
 	i.made(c, err)
 	return c
 }

@@ -1,4 +1,4 @@
-// Package sashprometheus exports what the limiters of packages httplimit and sash do as metrics
+// Package sashprometheus exports what the limiters of packages httplimit, sash and sashredis do as metrics
 // of Prometheus.
 //
 //	metrics := sashprometheus.New("api")
@@ -44,6 +44,24 @@
 //
 // Stores have no keys in this process, so under httplimit.WithStore the metrics from sash_keys
 // on are missing. Without a store, sash_store_errors_total is.
+//
+// # The store of package sashredis
+//
+// [StoreCollector] has the figures of a sashredis.Limiter, which may be the one of httplimit.WithStore:
+//
+//	sash_store_decisions_total{by}            calls by who decided: store, mirror, lease or fallback
+//	sash_store_round_trips_total              scripts that were sent to the store
+//	sash_store_round_trip_failures_total      of them, those that the store did not answer
+//	sash_store_round_trip_seconds             histogram: how long all of them took
+//	sash_store_combined_calls_total           calls that went to the store together with an earlier one
+//	sash_store_breaker_open                   1 while calls do not wait for the store, or else 0
+//	sash_store_breaker_openings_total         how often that has begun
+//	sash_store_leased_units_total             units that were leased
+//	sash_store_returned_units_total           of them, those that were given back, or had flowed back
+//	sash_store_invalid_calls_total            calls denied for wrong limits of WithLimitsFor or the call
+//
+// The bounds of the histogram are 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500 ms, and 1 s. This package
+// does not require module sashredis.
 //
 // Next to this package are a dashboard for Grafana, dashboard.json, and alerts for Prometheus, alerts.yaml.
 //

@@ -3,6 +3,7 @@ package sashprometheus
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -153,7 +154,7 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 		}
 	}
 	for _, w := range f.Waits {
-		metrics <- m.histogram(w)
+		metrics <- histogram(m.waits, tally.WaitBounds[:], w.Buckets[:], w.Sum, w.Policy, w.Result.String())
 	}
 	for _, l := range f.Limits {
 		gauge(m.limitUnits, float64(l.Count), l.Policy, l.Label)
@@ -183,14 +184,15 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// histogram returns the histogram of a wait. Its count is the sum of its buckets, so the two always agree.
-func (m *Metrics) histogram(w tally.Wait) prometheus.Metric {
-	buckets, count := make(map[float64]uint64, len(tally.WaitBounds)), uint64(0)
-	for i, n := range w.Buckets {
+// histogram returns the histogram of times in buckets with bounds. Its count is the sum of its buckets, so the two
+// always agree.
+func histogram(d *prometheus.Desc, bounds []time.Duration, counts []int64, sum time.Duration, labels ...string) prometheus.Metric {
+	buckets, count := make(map[float64]uint64, len(bounds)), uint64(0)
+	for i, n := range counts {
 		count += uint64(n)
-		if i < len(tally.WaitBounds) {
-			buckets[tally.WaitBounds[i].Seconds()] = count
+		if i < len(bounds) {
+			buckets[bounds[i].Seconds()] = count
 		}
 	}
-	return prometheus.MustNewConstHistogram(m.waits, count, w.Sum.Seconds(), buckets, w.Policy, w.Result.String())
+	return prometheus.MustNewConstHistogram(d, count, sum.Seconds(), buckets, labels...)
 }

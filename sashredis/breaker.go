@@ -14,9 +14,12 @@ type breaker struct {
 	reason       atomic.Pointer[error] // while it is open: the error of calls that do not go through
 }
 
+// open reports whether b is open.
+func (b *breaker) open() bool { return b.failures.Load() >= b.limit }
+
 // allow returns nil if a call at that instant goes to the store, and else the error of the call.
 func (b *breaker) allow(now int64) error {
-	if b.failures.Load() < b.limit {
+	if !b.open() {
 		return nil
 	}
 	// Of all calls that see the pause over, the one that moves probeAt is the probe.
@@ -34,7 +37,11 @@ func (b *breaker) allow(now int64) error {
 func (l *Limiter) failed(err error) {
 	l.stats.failures.Inc()
 	b := &l.breaker
-	if b.failures.Add(1) >= b.limit {
+	failures := b.failures.Add(1)
+	if failures == b.limit { // one call alone finds it so, until an answer closes b
+		l.stats.opened.Add(1)
+	}
+	if failures >= b.limit {
 		// Callers may tell this error by ErrUnavailable alone: it is not one of a call that was
 		// sent.
 		reason := fmt.Errorf("%w: the latest call that was sent failed: %v", ErrUnavailable, err)

@@ -78,7 +78,8 @@ func (l *Limiter) flyOn(f flight, calls []*waiting) {
 		b := l.newBatch(calls...)
 		func() {
 			defer func() { b.panicked = recover() }() // each caller panics, in its own goroutine
-			l.decide(context.Background(), b)         // not in the context of one of them
+			// If the caller of the first gives up, the others still wait. Its trace goes on.
+			l.decide(context.WithoutCancel(calls[0].ctx), b)
 		}()
 		for _, c := range calls {
 			c.ready <- b // there is room
@@ -133,6 +134,7 @@ func (l *Limiter) flightOf(c *waiting) flight {
 // A waiting call is one that waits for a batch, or makes it.
 type waiting struct {
 	call
+	ctx     context.Context // of its caller
 	targets []target
 	ready   chan *batch // receives its batch once that has been answered
 	gone    bool        // its caller has given up; guarded by the lock of its flight
@@ -142,12 +144,12 @@ type waiting struct {
 //
 // Calls are pooled by the limiter, not by the package: a channel that is made in a bubble of
 // testing/synctest must not be used by a limiter of another one.
-func (l *Limiter) newWaiting(targets []target, r request) *waiting {
+func (l *Limiter) newWaiting(ctx context.Context, targets []target, r request) *waiting {
 	c, ok := l.waitings.Get().(*waiting)
 	if !ok {
 		c = &waiting{ready: make(chan *batch, 1)}
 	}
-	c.call, c.targets = call{request: r}, append(c.targets, targets...)
+	c.call, c.ctx, c.targets = call{request: r}, ctx, append(c.targets, targets...)
 	return c
 }
 

@@ -12,7 +12,8 @@ import (
 // client. All its methods must be safe for concurrent use.
 type Conn interface {
 	// Run runs s with keys and args, and returns its reply, which is always text. It must
-	// return once ctx is done, whatever the server does.
+	// return once ctx is done, whatever the server does. ctx has the values of the context of the call, or of the
+	// first of several that share the round trip: see WithRoundTripHook.
 	//
 	// It must never run s again if s may have run: a call whose outcome is unknown may have
 	// charged. It may run s again after an answer which says that s did not run: NOSCRIPT,

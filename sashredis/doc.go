@@ -21,6 +21,11 @@
 //   - A call that a lease covers, if you ask for leases: see [WithLease].
 //   - A call while the store is away: see [WithFallback] and [WithBreaker].
 //
+// # Limits that calls bring
+//
+// [New] gets the limits of all keys, [WithLimitsFor] finds those of each, and [Limiter.TakeLimits] takes those of
+// the call, such as the limits of the plan of a session. [Limiter.WithLimits] has all methods under such limits.
+//
 // # Priorities on one count
 //
 // [Limiter.TakeLeaving] is admitted only if some units remain for more urgent calls of the whole fleet, and

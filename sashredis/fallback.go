@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v3"
+
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/internal/bridge"
 )
@@ -56,8 +58,8 @@ var (
 // its leases have ended, but for what this process has given back since. What this process holds here is given
 // back here, by its reservation.
 //
-// If [WithLimitsFor] gives a key other limits, it has its share of the earlier ones until nothing
-// that was admitted here counts.
+// If [WithLimitsFor] gives a key other limits, or a call brings others, it has its share of the earlier ones
+// until nothing that was admitted here counts.
 func FallbackLocal(num, den int64) Fallback { return Fallback{localMode, num, den} }
 
 // String returns the name of f, such as "FallbackLocal(1, 4)".
@@ -147,8 +149,8 @@ func (c *storeClock) toNear(offset int64) int64 {
 	return c.offset.Load() - offset
 }
 
-// openShares makes the limiter of FallbackLocal, if that is the fallback. limits are l's own.
-func (l *Limiter) openShares(limits []sash.Limit) (err error) {
+// openShares makes the limiter of FallbackLocal, if that is the fallback.
+func (l *Limiter) openShares() (err error) {
 	f, clock := l.fallback, l.clock
 	if f.mode != localMode {
 		return nil
@@ -158,15 +160,59 @@ func (l *Limiter) openShares(limits []sash.Limit) (err error) {
 		l.storeClock.offset.Store(time.Now().UnixNano() - l.local.Now())
 		clock = l.storeClock
 	}
-	options := []sash.Option{sash.WithClock(clock), sash.WithLimits(f.limits(limits)...)}
-	if len(limits) == 0 {
-		options = append(options, sash.Limit{Window: time.Second}) // keys have limits of their own
-	}
-	if l.limitsFor != nil {
-		options = append(options, sash.WithLimitsFor(func(key string) []sash.Limit { return f.limits(l.limitsFor(key)) }))
-	}
-	l.shares, err = sash.New(options...)
+	l.borrowers = &borrowers{xsync.NewMapOf[string, borrower]()}
+	limitsFor := func(key string) []sash.Limit { return f.limits(l.borrowers.limitsOf(key)) }
+	l.shares, err = sash.New(sash.WithClock(clock), sash.WithLimitsFor(limitsFor),
+		sash.Limit{Window: time.Second}) // which admits nothing: each key has limits of its own
 	return err
+}
+
+// borrowers are the keys that calls are asking shares about, and their limits, which the calls have resolved
+// or brought. Package sash asks for the limits of a key in the goroutine of the call, and only if the key is
+// not tracked.
+//
+// Invariant: a key is in the map from the begin of its first call until the end of the last one. If calls of
+// different limits run at the same time, the limits of the first count for all.
+type borrowers struct {
+	byName *xsync.MapOf[string, borrower]
+}
+
+type borrower struct {
+	*ruleset
+	calls int // that are under way
+}
+
+// begin notes calls for targets.
+func (b *borrowers) begin(targets ...target) {
+	for i := range targets {
+		b.byName.Compute(targets[i].name, func(of borrower, known bool) (borrower, bool) {
+			if !known {
+				of.ruleset = targets[i].ruleset
+			}
+			of.calls++
+			return of, false
+		})
+	}
+}
+
+// end notes that the calls which begin has noted have ended.
+func (b *borrowers) end(targets ...target) {
+	for i := range targets {
+		b.byName.Compute(targets[i].name, func(of borrower, _ bool) (borrower, bool) {
+			of.calls--
+			return of, of.calls == 0
+		})
+	}
+}
+
+// limitsOf returns the limits of a key that a call is asking about; none: no call is.
+func (b *borrowers) limitsOf(name string) (limits []sash.Limit) {
+	if of, known := b.byName.Load(name); known {
+		for i := range of.rules {
+			limits = append(limits, of.rules[i].Limit)
+		}
+	}
+	return limits
 }
 
 // decideAway returns the answer of the fallback to r, a call that the store has not decided because of
@@ -201,7 +247,7 @@ func (l *Limiter) decideAway(targets []target, r request, err error) (a answer) 
 
 // tryAfter returns how long it takes until a call may find the store again.
 func (l *Limiter) tryAfter() time.Duration {
-	if l.breaker.failures.Load() < l.breaker.limit {
+	if !l.breaker.open() {
 		return l.timeout
 	}
 	return time.Duration(max(l.breaker.probeAt.Load()-l.local.Now(), 1))
@@ -210,6 +256,8 @@ func (l *Limiter) tryAfter() time.Duration {
 // decideLocally sets a to the answer to its call by the shares of targets. They leave the share of what the
 // call is to leave, rounded up: so all processes together leave at least that.
 func (l *Limiter) decideLocally(targets []target, a *answer) {
+	l.borrowers.begin(targets...)
+	defer l.borrowers.end(targets...)
 	names := make([]string, len(targets))
 	for i, t := range targets {
 		names[i] = t.name

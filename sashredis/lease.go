@@ -164,7 +164,8 @@ func (s *lessees) used(b *batch) {
 			units += c.n
 		}
 	}
-	if e, known := s.byKey.Load(b.targets[0].name); known && units > 0 {
+	t := &b.targets[0]
+	if e, known := s.byKey.Load(t.name); known && units > 0 && e.limits == t.limits {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.units = min(e.units+units, maxExact)
@@ -269,9 +270,9 @@ func (s *lessees) grant(w *wanted, t target, v *view, units, end int64) {
 	w.of.lease.Store(held)
 }
 
-// drop ends the lease of t without giving anything back.
+// drop ends the lease of t without giving anything back, unless that is of another count of the key.
 func (s *lessees) drop(t target) {
-	if e, known := s.byKey.Load(t.name); known {
+	if e, known := s.byKey.Load(t.name); known && e.suffix == t.suffix {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.endLease()

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/puzpuzpuz/xsync/v3"
@@ -25,17 +26,25 @@ import (
 // Each call ends within its context and two time-outs, whatever the store does; see
 // [WithTimeout]. The answers are the answers of package sash at the time of the store.
 type Limiter struct {
+	*common
+	own   *ruleset // of the limits given to New or WithLimits; nil: none
+	wrong error    // what is wrong with those given to WithLimits; nil: nothing
+	given bool     // WithLimits has made it, so WithLimitsFor has no say
+}
+
+// A common is what a limiter shares with those that its WithLimits returns: all but the limits.
+type common struct {
 	config
 	conn       Conn
 	quick      sash.Clock                        // local, but its readings may be late by less than maxLate
-	own        *ruleset                          // of the limits given to New; nil: none
-	rulesets   *xsync.MapOf[limitsKey, *ruleset] // of the limits of keys' own; equal limits have the same
+	views      *xsync.MapOf[limitsKey, *Limiter] // of limits other than New was given; equal limits have the same
 	flights    flights
 	waitings   sync.Pool // of *waiting
 	mirror     *mirror   // nil: none
 	lessees    *lessees  // nil: there are no leases
 	breaker    breaker
 	shares     *sash.Limiter        // of FallbackLocal, else nil
+	borrowers  *borrowers           // of shares
 	storeClock *storeClock          // of shares; nil: there are none, or they have the caller's
 	queues     queue.Queues[string] // of the calls that wait, by key
 	stats      counters
@@ -60,6 +69,8 @@ type Limiter struct {
 // Window, as they do for whole seconds, and otherwise the largest number below that does. Each part begins
 // at a whole microsecond: up to 63 later than in package sash.
 //
+// If all calls bring their limits, as in [Limiter.TakeLimits], give it [sash.PerSecond](0), which admits nothing.
+//
 // With [WithLease] and with [FallbackLocal], New starts a goroutine, which [Limiter.Close] ends.
 // The limiter does not close conn.
 func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
@@ -67,16 +78,16 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{
-		config: c, conn: conn, quick: unordered(c.local), rulesets: xsync.NewMapOf[limitsKey, *ruleset](),
+	l := &Limiter{common: &common{
+		config: c, conn: conn, quick: unordered(c.local), views: xsync.NewMapOf[limitsKey, *Limiter](),
 		mirror: newMirror(c.mirror), stats: newCounters(),
 		breaker: breaker{limit: int64(c.failures), pause: int64(c.pause)},
-	}
+	}}
 	if len(limits) > 0 {
 		l.own = newRuleset(limits, c.maxAhead)
 	}
 	l.closing, l.cancel = context.WithCancel(context.Background())
-	if err := l.openShares(limits); err != nil {
+	if err := l.openShares(); err != nil {
 		return nil, err
 	}
 	if c.lease > 0 {
@@ -136,17 +147,20 @@ type target struct {
 
 // resolve sets t, which is zero, to the target of the key of that name. The error says what is wrong with
 // its limits.
-func (l *Limiter) resolve(name string, t *target) (err error) {
-	rs := l.own
-	if l.limitsFor != nil {
+func (l *Limiter) resolve(name string, t *target) error {
+	under, by := l, "WithLimits"
+	if l.limitsFor != nil && !l.given {
+		by = "WithLimitsFor"
 		if limits := l.limitsFor(name); len(limits) > 0 {
-			if rs, err = l.rulesetOf(limits); err != nil {
-				return fmt.Errorf("WithLimitsFor: key %q: %w", name, err)
-			}
+			under = l.WithLimits(limits...)
 		}
 	}
-	if rs == nil {
-		return fmt.Errorf("sashredis: WithLimitsFor: key %q: %w", name, sash.ErrNoLimit)
+	rs := under.own
+	switch {
+	case under.wrong != nil:
+		return fmt.Errorf("%s: key %q: %w", by, name, under.wrong)
+	case rs == nil:
+		return fmt.Errorf("sashredis: %s: key %q: %w", by, name, sash.ErrNoLimit)
 	}
 	t.name, t.ruleset = name, rs
 	if l.hashTag != nil && !rs.unlimited {
@@ -190,34 +204,6 @@ func hashTag(tag string) string {
 		return strconv.FormatUint(xxhash.Sum64String(tag), 16)
 	}
 	return tag
-}
-
-// A limitsKey stands for limits: the first, and all others as text. So one limit costs no text.
-type limitsKey struct {
-	first  sash.Limit
-	others string
-}
-
-// rulesetOf returns the ruleset of limits of a key's own. There is at least one.
-func (l *Limiter) rulesetOf(limits []sash.Limit) (*ruleset, error) {
-	const most = 4096 // a caller that makes up limits for each key pays for each
-	var others strings.Builder
-	for _, limit := range limits[1:] {
-		others.WriteString(limit.String())
-		others.WriteByte(',')
-	}
-	key := limitsKey{limits[0], others.String()}
-	if rs, ok := l.rulesets.Load(key); ok {
-		return rs, nil
-	}
-	if err := validate(limits); err != nil {
-		return nil, err
-	}
-	rs := newRuleset(limits, l.maxAhead)
-	if l.rulesets.Size() < most {
-		rs, _ = l.rulesets.LoadOrStore(key, rs) // another call may have been first
-	}
-	return rs, nil
 }
 
 // Reset forgets key, for all processes, as if it had never been seen. Reservations from before
@@ -270,13 +256,10 @@ func (l *Limiter) reading() string {
 	return strconv.FormatInt(micros, 10)
 }
 
-// run runs a script for a call that the breaker has let through, bounded by ctx and the time-out. It
-// reports to the breaker whether the store has answered.
-func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (string, error) {
-	bounded, cancel := context.WithTimeout(ctx, l.timeout)
-	defer cancel()
-	l.stats.trips.Inc()
-	reply, err := l.conn.Run(bounded, s, keys, args)
+// run runs a script that the breaker has let through, bounded by ctx and the time-out. calls are what it decides,
+// if it decides any. run reports to the breaker whether the store has answered.
+func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string, calls ...*waiting) (string, error) {
+	reply, err := l.trip(ctx, s, keys, args, calls)
 	err = explain(err)
 	if err == nil || isMisuse(err) {
 		if l.breaker.failures.Load() != 0 { // all calls share it: write only if there was a failure
@@ -298,6 +281,36 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string) (stri
 	}
 	return "", err
 }
+
+// trip makes a round trip that the time-out bounds, counts it, and lets the hook know, also if the Conn panics.
+func (l *Limiter) trip(ctx context.Context, s *Script, keys, args []string, calls []*waiting) (reply string, err error) {
+	bounded, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	l.stats.trips.Inc()
+	began := l.local.Now()
+	defer func() { l.stats.times.add(time.Duration(max(l.local.Now()-began, 0))) }()
+	if l.hook != nil {
+		hooked, done := l.hook(bounded, contextsOf(ctx, calls))
+		err = errPanicked // until the Conn has returned
+		defer func() { done(err) }()
+		bounded = hooked
+	}
+	return l.conn.Run(bounded, s, keys, args)
+}
+
+// contextsOf returns the contexts of calls. Without calls, it is ctx alone.
+func contextsOf(ctx context.Context, calls []*waiting) (contexts []context.Context) {
+	for _, c := range calls {
+		contexts = append(contexts, c.ctx)
+	}
+	if len(calls) == 0 {
+		contexts = append(contexts, ctx)
+	}
+	return contexts
+}
+
+// errPanicked is what the hook is told of a round trip that has ended with a panic.
+var errPanicked = errors.New("sashredis: the Conn panicked")
 
 // An advice is what to do about errors that contain one of some texts.
 type advice struct {

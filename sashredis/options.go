@@ -1,6 +1,7 @@
 package sashredis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,6 +28,7 @@ type config struct {
 	maxAhead  int        // 0: no bound
 	clock     sash.Clock // nil: the server's
 	local     sash.Clock // of this process
+	hook      func(ctx context.Context, calls []context.Context) (context.Context, func(err error))
 
 	mirrorGiven bool
 	faults      []error
@@ -87,6 +89,8 @@ func WithHashTag(f func(key string) string) Option {
 // their order, all limits of the key begin anew. If that is the lease of [sash.AtOnce], up to Count units may
 // be held under each lease, until those of the first are given back or it has ended. [sash.Per] chooses the
 // algorithm by the count: write [sash.Limit.Counter] or [sash.Limit.Log] for limits that change.
+//
+// If the caller knows the limits and the key does not tell them, see [Limiter.WithLimits].
 func WithLimitsFor(f func(key string) []sash.Limit) Option {
 	return optionFunc(func(c *config) {
 		c.require(f != nil, "WithLimitsFor: f must not be nil")
@@ -207,6 +211,23 @@ func WithCallerClock(clock sash.Clock) Option {
 	return optionFunc(func(c *config) {
 		c.require(clock != nil, "WithCallerClock: clock must not be nil")
 		c.clock = clock
+	})
+}
+
+// WithRoundTripHook lets f watch each round trip, as to trace it. sashotel.RoundTrips has such a function.
+//
+// f runs before the round trip, in its goroutine, with its context, which has the time-out, and the contexts of the
+// calls that it decides: of one, or of several that share it, in their order. For a script that decides no call, such
+// as the one of a Commit, that is the context of its caller. f returns the context for [Conn].Run, which must be made
+// of the one that it gets, and a function that is called once, when the round trip has ended, with its error; neither
+// may be nil. Both must be safe for concurrent use, and the time that they take is part of the call.
+//
+// Also without f, the Conn gets the values of a call's context, such as its span. A round trip that several calls
+// share has the values of the first, and does not end with it.
+func WithRoundTripHook(f func(ctx context.Context, calls []context.Context) (hooked context.Context, done func(err error))) Option {
+	return optionFunc(func(c *config) {
+		c.require(f != nil, "WithRoundTripHook: f must not be nil")
+		c.hook = f
 	})
 }
 

@@ -99,7 +99,7 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 	if left < 0 && (r.of.most == 0 || !r.of.spends) {
 		left = 0 // nothing is ever charged to such a key, or all that is charged is held
 	}
-	r.of.local.Commit(actual)
+	r.of.settleHere(actual)
 	if r.of.origins != "" && (left != 0 || r.of.holds && r.of.n > 0) {
 		if err := r.of.limiter.settle(ctx, r.of.charge, r.of.n, left); err != nil {
 			r.of.settled.Store(!errors.Is(err, ErrUnavailable)) // not sent, so it may be tried again
@@ -110,6 +110,15 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 		r.of.limiter.queues.Free(r.of.name, 0) // a call of this process that waits for the key may go on
 	}
 	return nil
+}
+
+// settleHere settles what the fallback has reserved.
+func (r *reservation) settleHere(actual int64) {
+	if b := r.limiter.borrowers; b != nil {
+		b.begin(r.target) // what is spent past it may be charged to a key that is not tracked any more
+		defer b.end(r.target)
+	}
+	r.local.Commit(actual)
 }
 
 // Release is shorthand for Commit of all that was reserved. It is for limits of units that are held at a

@@ -150,7 +150,7 @@ func (l *Limiter) callUnleased(ctx context.Context, targets []target, r request,
 		a.certain = l.mirror.deny(targets, &a.call.request, a.at, &a.Decision)
 	}
 	if a.certain == 0 {
-		*a = l.ask(ctx, l.newWaiting(targets, r))
+		*a = l.ask(ctx, l.newWaiting(ctx, targets, r))
 	}
 	l.stats.by[a.By].Inc()
 }
@@ -270,7 +270,7 @@ func (l *Limiter) decide(ctx context.Context, b *batch) {
 		}
 	}
 	v := view{sent: l.local.Now()}
-	reply, err := l.run(ctx, chosen.take, b.keys, args)
+	reply, err := l.run(ctx, chosen.take, b.keys, args, b.calls...)
 	v.received = l.local.Now()
 	if err == nil {
 		err = b.parse(reply, v)

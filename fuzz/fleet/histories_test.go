@@ -243,6 +243,24 @@ func TestFleet_OfProgramsIsLinearizable(t *testing.T) {
 	c.requireContention(t)
 }
 
+// Programs whose calls bring their limits answer as the exact rule does that has the limits of each call.
+func TestFleet_OfCallsThatBringLimitsIsLinearizable(t *testing.T) {
+	s := redistest.Start(t)
+	links := programs(t, 8)
+	c := checkAll(t, links, count(15), func(seed uint64) plan {
+		p := newPlan(s.Addr(), 7000000+seed)
+		p.Callers, p.Brings = 4, true
+		return p
+	}, linearizable)
+	c.requireContention(t)
+	c.checkAll(t, links, count(10), func(seed uint64) plan { // as in TestFleet_SettlesAsTheExactRule
+		p := newPlan(s.Addr(), 8000000+seed)
+		p.Callers, p.Brings, p.Mirror, p.Settles = 4, true, 0, true
+		return p
+	}, linearizable)
+	t.Log(&c)
+}
+
 func (c *tally) requireContention(t *testing.T) {
 	t.Helper()
 	if t.Failed() {

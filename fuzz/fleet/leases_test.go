@@ -108,7 +108,7 @@ func TestExcess_IsThatOfTheReference(t *testing.T) {
 	for range 60 {
 		for _, l := range limitsOf(random, 20)[:4] {
 			const key = "shifted"
-			k := reference.Named((&history{limits: []sash.Limit{l}}).model()[0], key)
+			k := reference.Named(modelOf(l)[0], key)
 			at := int64(1_800_000_000_000_000) + random.Int64N(1e9)
 			var uses []use
 			for range 40 {

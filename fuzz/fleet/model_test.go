@@ -38,10 +38,10 @@ func (s *state) equal(o *state) bool {
 	return s.last == o.last && s.table.Equal(o.table) && maps.EqualFunc(s.reserved, o.reserved, reference.Reservation.Equal)
 }
 
-// model returns the limits of h as the reference has them.
-func (h *history) model() []reference.Limit {
-	limits := make([]reference.Limit, len(h.limits))
-	for i, l := range h.limits {
+// modelOf returns limits as the reference has them.
+func modelOf(given ...sash.Limit) []reference.Limit {
+	limits := make([]reference.Limit, len(given))
+	for i, l := range given {
 		limits[i] = reference.Limit{
 			Log: l.Algorithm == sash.SlidingLog || l.Algorithm == sash.Concurrency, Held: l.Algorithm == sash.Concurrency, Parts: l.Algorithm == sash.SlidingParts, Micros: l.Algorithm == sash.SlidingParts,
 			Precision: int64(l.Precision), Burst: l.Burst, Count: l.Count, Window: int64(l.Window),
@@ -77,7 +77,7 @@ func (s *state) mirrored(o *operation) (next []any) {
 		return nil
 	}
 	// Another call may give units back that are held. So a limit that holds units must not deny it.
-	if o.leaving(s.table.Copy()).Consider(at*1000, o.needs(), o.Keys...).LeastWait() == 0 {
+	if o.leaving(o.under(s.table.Copy(), at*1000)).Consider(at*1000, o.needs(), o.Keys...).LeastWait() == 0 {
 		return nil
 	}
 	return []any{&state{at, s.table, s.reserved}}
@@ -89,6 +89,14 @@ func (o *operation) needs() int64 {
 		return 1
 	}
 	return o.Units
+}
+
+// under gives the keys of o the limits that it brings, at that time. Without, they have those of the plan.
+func (o *operation) under(t *reference.Table, at int64) *reference.Table {
+	for _, key := range o.Keys {
+		t.SetLimitsAt(at, key, modelOf(o.Limits...))
+	}
+	return t
 }
 
 // leaving returns t for o, which must leave units.
@@ -103,6 +111,7 @@ func (o *operation) leaving(t *reference.Table) *reference.Table {
 func (s *state) do(o *operation) bool {
 	var a reference.Answer
 	at := s.last * 1000
+	o.under(s.table, at)
 	switch o.Verb {
 	case takes, takesAll, leaves:
 		a = o.leaving(s.table).Take(at, o.Units, o.Keys...)
@@ -132,14 +141,14 @@ func (s *state) do(o *operation) bool {
 	d := o.Decision
 	return d.Allowed == a.Allowed && d.Remaining == a.Remaining &&
 		d.RetryAfter == time.Duration(a.RetryAfter) && d.ResetAfter == time.Duration(a.ResetAfter) &&
-		(&history{limits: []sash.Limit{d.Limit}}).model()[0] == decided
+		modelOf(d.Limit)[0] == decided
 }
 
 // verdict returns whether h is linearizable.
 func (h *history) verdict() porcupine.CheckResult {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any {
-			return []any{&state{table: reference.NewTable(h.model()), reserved: map[id]reference.Reservation{}}}
+			return []any{&state{table: reference.NewTable(modelOf(h.limits...)), reserved: map[id]reference.Reservation{}}}
 		},
 		Step:  func(s, input, _ any) []any { return s.(*state).step(input.(*operation)) },
 		Equal: func(a, b any) bool { return a.(*state).equal(b.(*state)) },

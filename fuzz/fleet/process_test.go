@@ -39,6 +39,7 @@ type plan struct {
 	Settles bool // whether there are reservations and resets
 	Frees   bool // whether reservations are settled by Release, and there are no resets
 	Several bool // whether calls take several keys
+	Brings  bool // whether most calls bring limits of other Counts and Bursts than Limits has
 
 	Lease    int64 // 0: there are none
 	LeaseFor time.Duration
@@ -75,6 +76,8 @@ type operation struct {
 	Taken                   int64 // by a TakeUpTo
 	Of                      int   // the number of the Reserve that is settled
 
+	Limits []sash.Limit // that the call brings; nil: those of the plan
+
 	// The server's clock showed Began or more when the call began, and Ended or less when it
 	// ended, in microseconds since 1970.
 	Began, Ended int64
@@ -88,8 +91,8 @@ type operation struct {
 }
 
 func (o *operation) String() string {
-	return fmt.Sprintf("process %d, caller %d, from %d to %d, at %d: %s(%q, %d), leaving %d, taking %d = %+v by %v %s",
-		o.Process, o.Caller, o.Began, o.Ended, o.Instants, o.Verb, o.Keys, o.Units, o.Leave, o.Taken, o.Decision, o.By, o.Err)
+	return fmt.Sprintf("process %d, caller %d, from %d to %d, at %d: %s(%q, %d), leaving %d, taking %d, under %v = %+v by %v %s",
+		o.Process, o.Caller, o.Began, o.Ended, o.Instants, o.Verb, o.Keys, o.Units, o.Leave, o.Taken, o.Limits, o.Decision, o.By, o.Err)
 }
 
 // A record is what one process did.
@@ -318,6 +321,9 @@ func (p *process) next(random *rand.Rand, caller int) *operation {
 		keys = []string{"a", "b"}
 	}
 	o.Keys = []string{keys[random.IntN(len(keys))]}
+	if p.Brings && random.IntN(4) > 0 {
+		o.Limits = vary(random, p.Limits)
+	}
 	most := int64(1)
 	for _, l := range p.Limits {
 		most = max(most, l.Count/4)
@@ -345,7 +351,7 @@ func (p *process) next(random *rand.Rand, caller int) *operation {
 			break
 		}
 		reserved := p.operations[o.Of]
-		o.Verb, o.Keys = settles, reserved.Keys
+		o.Verb, o.Keys, o.Limits = settles, reserved.Keys, reserved.Limits
 		o.Units = random.Int64N(2*reserved.Units + 2)
 		switch {
 		case p.Frees:
@@ -360,6 +366,27 @@ func (p *process) next(random *rand.Rand, caller int) *operation {
 		o.Verb, o.Units = resets, 0
 	}
 	return o
+}
+
+// vary returns limits of other Counts, or of other Bursts under token buckets: so keys share their counts.
+func vary(random *rand.Rand, limits []sash.Limit) []sash.Limit {
+	limits = slices.Clone(limits)
+	for i, l := range limits {
+		if l.Algorithm == sash.TokenBucket {
+			limits[i].Burst = 1 + random.Int64N(2*l.Burst)
+		} else {
+			limits[i].Count = 1 + random.Int64N(2*l.Count)
+		}
+	}
+	return limits
+}
+
+// limiter returns the limiter that makes o, of a process whose limiter is l.
+func (o *operation) limiter(l *sashredis.Limiter) *sashredis.Limiter {
+	if o.Limits == nil {
+		return l
+	}
+	return l.WithLimits(o.Limits...)
 }
 
 // takeAll calls TakeAll or, if units must remain of the first key, what httplimit calls.
@@ -377,7 +404,7 @@ func (o *operation) takeAll(ctx context.Context, l *sashredis.Limiter) sashredis
 
 // do calls the limiter, and notes the answer in o.
 func (p *process) do(o *operation) {
-	ctx, l := context.Background(), p.limiter
+	ctx, l := context.Background(), o.limiter(p.limiter)
 	var d sashredis.Decision
 	var made, settled sashredis.Reservation
 	var err error

@@ -2,6 +2,70 @@ package main
 
 // ofSashredis are the faults of package sashredis, but for its scripts.
 var ofSashredis = []mutant{
+	// Limits that calls bring.
+	{
+		name: "given-limits-are-not-the-last-word", fault: "WithLimitsFor replaces limits that a call brings",
+		file: "sashredis/view.go", old: "v := &Limiter{common: l.common, given: true, wrong:", new: "v := &Limiter{common: l.common, wrong:",
+		tests: "TestTakeLimits|TestModel",
+	},
+	{
+		name: "given-limits-of-one-first", fault: "limits with the same first one are taken for the same",
+		file: "sashredis/view.go", old: "return limitsKey{limits[0], others.String()}", new: "return limitsKey{limits[0], \"\"}",
+		tests: "TestTakeLimits|TestModel",
+	},
+	{
+		name: "given-limits-wrong-are-none", fault: "the error of wrong limits that a call brings does not tell what is wrong",
+		file: "sashredis/limiter.go", old: "case under.wrong != nil:", new: "case under.wrong != nil && !under.given:",
+		tests: "TestWithLimits_DeniesWrongLimits",
+	},
+	{
+		name: "given-limits-end-the-lease-of-others", fault: "a Reset under other limits takes units that are leased, and does not give them back",
+		file: "sashredis/lease.go", old: "known && e.suffix == t.suffix {", new: "known {",
+		tests: "TestTakeLimits_LeasesForCalls",
+	},
+	{
+		name: "given-limits-stay-in-the-shares", fault: "a key without charges keeps its share of the limits of an earlier call",
+		file: "sashredis/fallback.go", old: "return of, of.calls == 0", new: "return of, false",
+		tests: "TestTakeLimits_HasAShare",
+	},
+	{
+		name: "given-limits-forgotten-by-a-commit", fault: "the shares deny nothing any more of a key that is charged past a reservation of it",
+		file: "sashredis/reserve.go", old: "if b := r.limiter.borrowers; b != nil {", new: "if b := r.limiter.borrowers; b != nil && b.byName == nil {",
+		tests: "TestTakeLimits_HasAShare|TestModel",
+	},
+
+	// Round trips: their figures, and their hook.
+	{
+		name: "trips-beyond-a-second", fault: "round trips count in the bucket below the one of their time",
+		file: "sashredis/stats.go", old: "t.buckets[i].Add(1)", new: "t.buckets[max(i-1, 0)].Add(1)",
+		tests: "TestStats",
+	},
+	{
+		name: "trips-open-the-breaker-again", fault: "each failure while the breaker is open counts as one that opens it",
+		file: "sashredis/breaker.go", old: "if failures == b.limit {", new: "if failures >= b.limit {",
+		tests: "TestBreaker_OneCallInEachPause",
+	},
+	{
+		name: "trips-of-no-trace", fault: "the trace of a call that has waited for a round trip ends there",
+		file: "sashredis/combine.go", old: "l.decide(context.WithoutCancel(calls[0].ctx), b)", new: "l.decide(context.Background(), b)",
+		tests: "TestRoundTripHook",
+	},
+	{
+		name: "trips-end-with-the-first", fault: "a round trip that calls share ends when the first of them gives up",
+		file: "sashredis/combine.go", old: "l.decide(context.WithoutCancel(calls[0].ctx), b)", new: "l.decide(calls[0].ctx, b)",
+		tests: "TestRoundTripHook|TestModel",
+	},
+	{
+		name: "trips-hook-knows-one-call", fault: "the hook of a round trip gets the context of its first call alone",
+		file: "sashredis/limiter.go", old: "contexts = append(contexts, c.ctx)", new: "if contexts == nil {\n\t\t\tcontexts = append(contexts, c.ctx)\n\t\t}",
+		tests: "TestRoundTripHook",
+	},
+	{
+		name: "trips-hook-misses-panics", fault: "the hook takes a round trip whose Conn has panicked for answered",
+		file: "sashredis/limiter.go", old: "err = errPanicked // until", new: "_ = errPanicked // until",
+		tests: "TestRoundTripHook",
+	},
+
 	// The mirror.
 	{
 		name: "mirror-believes-a-late-reading", fault: "the mirror denies by a reading of the clock from before the answer that it knows",
@@ -162,7 +226,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-unknown-outcome-repeated", fault: "a round trip with an unknown outcome is repeated",
-		file: "sashredis/limiter.go", old: "\treply, err := l.conn.Run(bounded, s, keys, args)\n", new: "\treply, err := l.conn.Run(bounded, s, keys, args)\n\tif err != nil {\n\t\treply, err = l.conn.Run(bounded, s, keys, args)\n\t}\n",
+		file: "sashredis/limiter.go", old: "\treturn l.conn.Run(bounded, s, keys, args)\n", new: "\tif reply, err = l.conn.Run(bounded, s, keys, args); err != nil {\n\t\treply, err = l.conn.Run(bounded, s, keys, args)\n\t}\n\treturn reply, err\n",
 		tests: "TestExact_ARoundTripIsNotRepeated",
 	},
 	{
@@ -184,7 +248,7 @@ var ofSashredis = []mutant{
 	// The breaker.
 	{
 		name: "breaker-never-opens", fault: "calls go on waiting for a store that does not answer",
-		file: "sashredis/breaker.go", old: "if b.failures.Add(1) >= b.limit {", new: "if b.failures.Load() >= b.limit {",
+		file: "sashredis/breaker.go", old: "failures := b.failures.Add(1)", new: "failures := b.failures.Load()",
 		tests: "TestBreaker",
 	},
 	{

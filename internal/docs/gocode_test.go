@@ -75,6 +75,7 @@ var imports = map[string]string{
 	"offenders":  "github.com/seed-30da4c49/sash/httplimit/offenders",
 	"policyfile": "github.com/seed-30da4c49/sash/httplimit/policyfile",
 	"sash":       "github.com/seed-30da4c49/sash", "sashredis": "github.com/seed-30da4c49/sash/sashredis",
+	"otel": "go.opentelemetry.io/otel", "sashotel": "github.com/seed-30da4c49/sash/sashotel",
 	"httpstore": "github.com/seed-30da4c49/sash/sashredis/httpstore", "signal": "os/signal", "syscall": "syscall", "time": "time",
 }
 

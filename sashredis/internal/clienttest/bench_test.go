@@ -114,6 +114,19 @@ func BenchmarkMirror(b *testing.B) {
 	}
 }
 
+// BenchmarkWithLimits measures what it takes to get the limiter of limits that are known.
+func BenchmarkWithLimits(b *testing.B) {
+	l := benchmarked(b, connect(b, "go-redis", "tcp", miniredis.RunT(b).Addr()), ofOne)
+	for _, limits := range [][]sash.Limit{{sash.PerMinute(600)}, {sash.PerMinute(600), sash.PerDay(100_000)}} {
+		b.Run("limits="+strconv.Itoa(len(limits)), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l.WithLimits(limits...)
+			}
+		})
+	}
+}
+
 // BenchmarkLease measures calls on leased units, with those that lease them.
 func BenchmarkLease(b *testing.B) {
 	for _, limit := range []sash.Limit{limitsOfMany[0], limitsOfMany[2]} {

@@ -69,6 +69,22 @@ func ExampleLimiter_Reserve() {
 	// 8800
 }
 
+// The session of a user knows the limits of the user's plan.
+func ExampleLimiter_TakeLimits() {
+	limiter := sashredis.Must(sashredis.New(embedded(), []sash.Limit{sash.PerSecond(0)}, // calls bring their limits
+		sashredis.WithFallback(sashredis.FallbackDeny), sashredis.WithTimeout(time.Second)))
+	ctx := context.Background()
+	trial, pro := sash.PerMinute(20), sash.PerMinute(600)
+
+	fmt.Println(limiter.TakeLimits(ctx, "user 7", 20, trial).Allowed)
+	fmt.Println(limiter.TakeLimits(ctx, "user 7", 1, trial).Allowed)
+	fmt.Println(limiter.TakeLimits(ctx, "user 7", 1, pro).Remaining) // what was used counts after an upgrade
+	// Output:
+	// true
+	// false
+	// 579
+}
+
 // The user and the address of a login are charged both, or neither.
 func ExampleLimiter_TakeAll() {
 	limiter := sashredis.Must(sashredis.New(embedded(), []sash.Limit{sash.PerHour(5)},

@@ -36,6 +36,7 @@ func TestBreaker_OneCallInEachPauseTriesTheStore(t *testing.T) {
 	}
 	assert.ErrorIs(t, l.Reset(ctx, "k"), sashredis.ErrUnavailable)
 	assert.Equal(t, 3, s.count())
+	assert.True(t, l.Stats().Open)
 
 	local.Advance(time.Second)
 	assert.ErrorIs(t, l.Take(ctx, "k", 1).Err, errAway, "the probe")
@@ -51,6 +52,24 @@ func TestBreaker_OneCallInEachPauseTriesTheStore(t *testing.T) {
 		assert.True(t, d.Allowed)
 	}
 	assert.Equal(t, int64(4), l.Stats().Failures)
+	assert.Equal(t, int64(1), l.Stats().Opened)
+	assert.False(t, l.Stats().Open)
+}
+
+// Round trips count in the bucket of their time, whether they were answered or not.
+func TestStats_HaveTheTimesOfRoundTrips(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerMinute(10)})
+	took := func(d time.Duration, err error) {
+		s.set(func() { s.arrive, s.err = func() { local.Advance(d) }, err })
+		l.Peek(context.Background(), "k", 0)
+	}
+	took(100*time.Microsecond, nil) // a bound belongs to the bucket below it
+	took(100*time.Microsecond+1, nil)
+	took(time.Second, errAway)
+	took(time.Minute, nil)
+	assert.Equal(t, [14]int64{0: 1, 1: 1, 12: 1, 13: 1}, l.Stats().Times)
+	assert.Equal(t, time.Minute+time.Second+200*time.Microsecond+1, l.Stats().Time)
 }
 
 // Only failures in a row open the breaker, and only failures of the store.

@@ -16,7 +16,14 @@ import (
 type modelCall struct {
 	weight int
 	event  bool // no call is under way meanwhile
-	do     func(p *program, q *process, r *rand.Rand)
+	do     func(p *program, q caller, r *rand.Rand)
+}
+
+// A caller makes a call of a process: by its limiter, or by what WithLimits of that returns.
+type caller struct {
+	*process
+	*sashredis.Limiter
+	given []sash.Limit // to WithLimits, or with the call; nil: each key has the limits that it has
 }
 
 // modelCalls are all public calls, and the events.
@@ -37,10 +44,12 @@ var modelCalls = map[string]modelCall{
 	"Reservation.Cancel":  {weight: 3, do: (*program).cancel},
 	"Reservation.Release": {weight: 6, do: (*program).release},
 	"Reset":               {weight: 4, do: (*program).reset},
+	"TakeLimits":          {weight: 8, do: (*program).takeLimits},
+	"WithLimits":          {weight: 24}, // its do is set by init, since it makes all other calls of keys
 	"Stats":               {weight: 1, do: (*program).stats},
-	"Close":               {weight: 1, do: func(_ *program, q *process, _ *rand.Rand) { q.closes() }},
+	"Close":               {weight: 1, do: func(_ *program, q caller, _ *rand.Rand) { q.closes() }},
 
-	"a while":         {weight: 10, do: func(*program, *process, *rand.Rand) {}},
+	"a while":         {weight: 10, do: func(*program, caller, *rand.Rand) {}},
 	"weather":         {weight: 8, do: (*program).changeWeather},
 	"caller's clock":  {weight: 8, event: true, do: (*program).moveClock},
 	"plan":            {weight: 2, event: true, do: (*program).changePlan},
@@ -52,11 +61,67 @@ var modelCalls = map[string]modelCall{
 	"comes and goes":  {weight: 1, event: true, do: (*program).comeAndGo},
 }
 
-// begins returns a call that begins now.
-func (q *process) begins(what string, names []string, n int64, charge, reserve bool) *asked {
+// asItself returns the caller of calls under the limits that keys have.
+func (p *process) asItself() caller { return caller{process: p, Limiter: p.Limiter} }
+
+func init() {
+	c := modelCalls["WithLimits"]
+	c.do = (*program).withLimits
+	modelCalls["WithLimits"] = c
+}
+
+// underLimits are the calls that WithLimits is tested with: all of keys.
+var underLimits = []string{
+	"Allow", "Take", "Take", "Take", "Peek", "TakeLeaving", "TakeUpTo", "TakeAll", "PeekAll", "Wait", "WaitLeaving", "WaitReserve",
+	"Reserve", "ReserveLeaving", "Reset",
+}
+
+// withLimits makes another call under given limits.
+func (p *program) withLimits(q caller, r *rand.Rand) {
+	given := p.give(q.process, r)
+	verb := underLimits[r.IntN(len(underLimits))]
+	modelCalls[verb].do(p, caller{q.process, q.WithLimits(given...), given}, r)
+}
+
+func (p *program) takeLimits(q caller, r *rand.Rand) {
+	q.given = p.give(q.process, r)
+	p.one(q, r, "TakeLimits", true)
+}
+
+// give returns limits to give to calls of q. In most programs these are the limits that a key has: then the
+// shares of fallbacks can be checked. In the others, calls under other limits come between.
+func (p *program) give(q *process, r *rand.Rand) []sash.Limit {
+	limits := slices.Clone(q.limitsOf(p.names[0]))
+	switch {
+	case p.seed%3 > 0:
+		return limits
+	case r.IntN(8) == 0:
+		return p.newLimits(r)
+	case r.IntN(12) == 0:
+		return wrongLimits
+	}
+	p.vary(limits, r)
+	return limits
+}
+
+// limitsOf returns the limits under which q makes a call for a key, or wrongLimits.
+func (q caller) limitsOf(name string) []sash.Limit {
+	if q.given != nil {
+		return q.given
+	}
+	return q.process.limitsOf(name)
+}
+
+// begins returns a call that begins now, under the limits of q.
+func (q caller) begins(what string, names []string, n int64, charge, reserve bool) *asked {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.ask(what, names, n, charge, reserve)
+	for _, name := range names {
+		if !slices.Equal(q.limitsOf(name), q.process.limitsOf(name)) {
+			q.program.changed[name] = true
+		}
+	}
+	return q.askUnder(q.limitsOf, what, names, n, charge, reserve)
 }
 
 // name returns the name of a key, in most programs most often the same.
@@ -68,7 +133,7 @@ func (p *program) name(r *rand.Rand) string {
 }
 
 // cost returns a number of units for a key of that name.
-func (p *program) cost(q *process, name string, r *rand.Rand) int64 {
+func (p *program) cost(q caller, name string, r *rand.Rand) int64 {
 	most := int64(1)
 	for _, l := range q.limitsOf(name) {
 		most = max(modelMost(l), 1)
@@ -88,16 +153,21 @@ func (p *program) cost(q *process, name string, r *rand.Rand) int64 {
 	return 1 + r.Int64N(most/4+1)
 }
 
-func (p *program) take(q *process, r *rand.Rand) { p.one(q, r, "Take", true) }
-func (p *program) peek(q *process, r *rand.Rand) { p.one(q, r, "Peek", false) }
+func (p *program) take(q caller, r *rand.Rand) { p.one(q, r, "Take", true) }
+func (p *program) peek(q caller, r *rand.Rand) { p.one(q, r, "Peek", false) }
 
-func (p *program) one(q *process, r *rand.Rand, what string, charge bool) {
+func (p *program) one(q caller, r *rand.Rand, what string, charge bool) {
 	name := p.name(r)
 	n := p.cost(q, name, r)
-	ctx, cancel := p.context(q, r, false)
-	call := q.Limiter.Peek
-	if charge {
-		call = q.Limiter.Take
+	ctx, cancel := p.context(q.process, r, false)
+	call := q.Peek
+	switch {
+	case what == "TakeLimits":
+		call = func(ctx context.Context, key string, n int64) sashredis.Decision {
+			return q.TakeLimits(ctx, key, n, q.given...)
+		}
+	case charge:
+		call = q.Take
 	}
 	times := 1 + r.IntN(4)*r.IntN(2)*r.IntN(2) // at once, to share round trips
 	for range times {
@@ -116,10 +186,10 @@ func (a *asked) leaving(leave int64) *asked {
 	return a
 }
 
-func (p *program) takeLeaving(q *process, r *rand.Rand) {
+func (p *program) takeLeaving(q caller, r *rand.Rand) {
 	name := p.name(r)
 	n, leave := p.cost(q, name, r), p.cost(q, name, r)
-	ctx, cancel := p.context(q, r, false)
+	ctx, cancel := p.context(q.process, r, false)
 	for range 1 + r.IntN(3)*r.IntN(2) { // at once, to share round trips
 		time.Sleep(time.Nanosecond)
 		a := q.begins("TakeLeaving", []string{name}, n, n > 0, false).leaving(leave)
@@ -134,10 +204,10 @@ func (p *program) takeLeaving(q *process, r *rand.Rand) {
 	}
 }
 
-func (p *program) takeUpTo(q *process, r *rand.Rand) {
+func (p *program) takeUpTo(q caller, r *rand.Rand) {
 	name := p.name(r)
 	most := p.cost(q, name, r)
-	ctx, cancel := p.context(q, r, false)
+	ctx, cancel := p.context(q.process, r, false)
 	for range 1 + r.IntN(3)*r.IntN(2) { // at once, to share round trips
 		time.Sleep(time.Nanosecond)
 		a := q.begins("TakeUpTo", []string{name}, most, most > 0, false)
@@ -154,19 +224,19 @@ func (p *program) takeUpTo(q *process, r *rand.Rand) {
 	}
 }
 
-func (p *program) takeAll(q *process, r *rand.Rand) { p.all(q, r, "TakeAll", true) }
-func (p *program) peekAll(q *process, r *rand.Rand) { p.all(q, r, "PeekAll", false) }
+func (p *program) takeAll(q caller, r *rand.Rand) { p.all(q, r, "TakeAll", true) }
+func (p *program) peekAll(q caller, r *rand.Rand) { p.all(q, r, "PeekAll", false) }
 
-func (p *program) all(q *process, r *rand.Rand, what string, charge bool) {
+func (p *program) all(q caller, r *rand.Rand, what string, charge bool) {
 	var names []string
 	for range r.IntN(4) {
 		names = append(names, p.name(r))
 	}
 	n := p.cost(q, p.name(r), r)
-	ctx, cancel := p.context(q, r, false)
-	call := q.Limiter.PeekAll
+	ctx, cancel := p.context(q.process, r, false)
+	call := q.PeekAll
 	if charge {
-		call = q.Limiter.TakeAll
+		call = q.TakeAll
 	}
 	a := q.begins(what, names, n, charge && n > 0, false)
 	p.background(a, func() {
@@ -176,9 +246,9 @@ func (p *program) all(q *process, r *rand.Rand, what string, charge bool) {
 }
 
 // allow asks for one unit. The answer does not tell who has decided.
-func (p *program) allow(q *process, r *rand.Rand) {
+func (p *program) allow(q caller, r *rand.Rand) {
 	name := p.name(r)
-	ctx, cancel := p.context(q, r, false)
+	ctx, cancel := p.context(q.process, r, false)
 	if q.leasing {
 		p.calls.Wait() // else it is not known whose units are leased
 		defer p.calls.Wait()
@@ -239,19 +309,19 @@ func (g guess) follows() {
 	}
 }
 
-func (p *program) wait(q *process, r *rand.Rand) {
+func (p *program) wait(q caller, r *rand.Rand) {
 	p.waitFor(q, r, "Wait", 0, func(ctx context.Context, name string, n, _ int64) error { return q.Wait(ctx, name, n) })
 }
 
-func (p *program) waitLeaving(q *process, r *rand.Rand) {
+func (p *program) waitLeaving(q caller, r *rand.Rand) {
 	p.waitFor(q, r, "WaitLeaving", p.cost(q, p.names[0], r), q.WaitLeaving)
 }
 
 // waitFor waits for units, by call.
-func (p *program) waitFor(q *process, r *rand.Rand, what string, leave int64, call func(ctx context.Context, name string, n, leave int64) error) {
+func (p *program) waitFor(q caller, r *rand.Rand, what string, leave int64, call func(ctx context.Context, name string, n, leave int64) error) {
 	name := p.name(r)
 	n := p.cost(q, name, r)
-	ctx, cancel := p.context(q, r, true)
+	ctx, cancel := p.context(q.process, r, true)
 	if q.leasing {
 		p.calls.Wait() // else it is not known whose units are leased
 		defer p.calls.Wait()
@@ -266,10 +336,10 @@ func (p *program) waitFor(q *process, r *rand.Rand, what string, leave int64, ca
 }
 
 // waitReserve waits for units, and holds the reservation.
-func (p *program) waitReserve(q *process, r *rand.Rand) {
+func (p *program) waitReserve(q caller, r *rand.Rand) {
 	name := p.name(r)
 	n := p.cost(q, name, r)
-	ctx, cancel := p.context(q, r, true)
+	ctx, cancel := p.context(q.process, r, true)
 	if r.IntN(3) == 0 { // it often ends while the store decides
 		soon, end := context.WithTimeout(ctx, time.Duration(r.Int64N(int64(2*time.Millisecond))))
 		later := cancel
@@ -344,10 +414,10 @@ func (p *process) hasWaits() {
 	p.waits = true
 }
 
-func (p *program) reserve(q *process, r *rand.Rand) {
+func (p *program) reserve(q caller, r *rand.Rand) {
 	name := p.name(r)
 	n := p.cost(q, name, r)
-	ctx, cancel := p.context(q, r, false)
+	ctx, cancel := p.context(q.process, r, false)
 	a := q.begins("Reserve", []string{name}, n, n > 0, true)
 	p.background(a, func() {
 		defer cancel()
@@ -356,10 +426,10 @@ func (p *program) reserve(q *process, r *rand.Rand) {
 	})
 }
 
-func (p *program) reserveLeaving(q *process, r *rand.Rand) {
+func (p *program) reserveLeaving(q caller, r *rand.Rand) {
 	name := p.name(r)
 	n, leave := p.cost(q, name, r), p.cost(q, name, r)
-	ctx, cancel := p.context(q, r, false)
+	ctx, cancel := p.context(q.process, r, false)
 	a := q.begins("ReserveLeaving", []string{name}, n, n > 0, true).leaving(leave)
 	p.background(a, func() {
 		defer cancel()
@@ -368,9 +438,9 @@ func (p *program) reserveLeaving(q *process, r *rand.Rand) {
 	})
 }
 
-func (p *program) settle(_ *process, r *rand.Rand)  { p.commit(r, "Commit") }
-func (p *program) cancel(_ *process, r *rand.Rand)  { p.commit(r, "Cancel") }
-func (p *program) release(_ *process, r *rand.Rand) { p.commit(r, "Release") }
+func (p *program) settle(_ caller, r *rand.Rand)  { p.commit(r, "Commit") }
+func (p *program) cancel(_ caller, r *rand.Rand)  { p.commit(r, "Cancel") }
+func (p *program) release(_ caller, r *rand.Rand) { p.commit(r, "Release") }
 
 // commit settles a reservation by that call.
 func (p *program) commit(r *rand.Rand, call string) {
@@ -436,9 +506,9 @@ func (h *held) settles(a *asked, err error, ended bool) {
 }
 
 // reset forgets a key, and then takes of it.
-func (p *program) reset(q *process, r *rand.Rand) {
+func (p *program) reset(q caller, r *rand.Rand) {
 	name := p.name(r)
-	ctx, cancel := p.context(q, r, false)
+	ctx, cancel := p.context(q.process, r, false)
 	a := q.begins("Reset", []string{name}, 0, false, false)
 	p.background(a, func() {
 		defer cancel()
@@ -493,7 +563,7 @@ func (q *process) forgetsHere(a *asked) {
 	}
 }
 
-func (p *program) stats(q *process, _ *rand.Rand) { _ = q.Stats() }
+func (p *program) stats(q caller, _ *rand.Rand) { _ = q.Stats() }
 
 // closes closes q, which gives its leases back.
 func (q *process) closes() {
@@ -505,7 +575,7 @@ func (q *process) closes() {
 	q.notef("%s.Close() -> %v", q.name, err)
 }
 
-func (p *program) changeWeather(q *process, r *rand.Rand) {
+func (p *program) changeWeather(q caller, r *rand.Rand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q.weather = newWeather(r, q.timeout)
@@ -513,7 +583,7 @@ func (p *program) changeWeather(q *process, r *rand.Rand) {
 }
 
 // moveClock moves the clock of the callers, now and then back.
-func (p *program) moveClock(_ *process, r *rand.Rand) {
+func (p *program) moveClock(_ caller, r *rand.Rand) {
 	if p.clock == nil {
 		return
 	}
@@ -527,7 +597,7 @@ func (p *program) moveClock(_ *process, r *rand.Rand) {
 }
 
 // changePlan changes the limits of a key.
-func (p *program) changePlan(_ *process, r *rand.Rand) {
+func (p *program) changePlan(_ caller, r *rand.Rand) {
 	p.planMu.Lock()
 	defer p.planMu.Unlock()
 	name := p.name(r)
@@ -538,18 +608,27 @@ func (p *program) changePlan(_ *process, r *rand.Rand) {
 	case 1:
 		limits = wrongLimits
 	default:
-		for i, l := range limits {
-			if l != sash.Unlimited() && l.Algorithm != sash.TokenBucket && l.Count > 0 {
-				limits[i].Count = 1 + r.Int64N(min(2*l.Count, 1<<51-1))
-			}
-		}
+		p.vary(limits, r)
 	}
 	p.plans[name], p.changed[name] = limits, true
 	p.notef("the limits of %q are %v", name, limits)
 }
 
+// vary changes the Count of limits, or the Burst of a token bucket, so that a key keeps its counts.
+func (p *program) vary(limits []sash.Limit, r *rand.Rand) {
+	for i, l := range limits {
+		switch {
+		case l == sash.Unlimited() || l.Count <= 0:
+		case l.Algorithm == sash.TokenBucket:
+			limits[i].Burst = 1 + r.Int64N(2*l.Count)
+		default:
+			limits[i].Count = 1 + r.Int64N(min(2*l.Count, 1<<51-1))
+		}
+	}
+}
+
 // beginPanics lets the functions of the user panic for a key, or for none any more.
-func (p *program) beginPanics(_ *process, r *rand.Rand) {
+func (p *program) beginPanics(_ caller, r *rand.Rand) {
 	p.planMu.Lock()
 	defer p.planMu.Unlock()
 	if p.panics = ""; r.IntN(2) == 0 {
@@ -559,7 +638,7 @@ func (p *program) beginPanics(_ *process, r *rand.Rand) {
 }
 
 // forgetAll lets the store forget all keys, as one does that is restarted without persistence.
-func (p *program) forgetAll(*process, *rand.Rand) {
+func (p *program) forgetAll(caller, *rand.Rand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range sortedKeys(p.keys) {
@@ -568,7 +647,7 @@ func (p *program) forgetAll(*process, *rand.Rand) {
 	p.notes("the store forgets all")
 }
 
-func (p *program) evict(_ *process, r *rand.Rand) {
+func (p *program) evict(_ caller, r *rand.Rand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if keys := sortedKeys(p.store.values); len(keys) > 0 {
@@ -587,7 +666,7 @@ func (w *world) evicts(key string) {
 }
 
 // setClock sets the clock of the store.
-func (p *program) setClock(_ *process, r *rand.Rand) {
+func (p *program) setClock(_ caller, r *rand.Rand) {
 	if p.clock != nil {
 		return
 	}
@@ -610,7 +689,7 @@ func (p *program) setClock(_ *process, r *rand.Rand) {
 }
 
 // many charges a key many times, each at an instant of its own, and then gives the first back.
-func (p *program) many(q *process, r *rand.Rand) {
+func (p *program) many(q caller, r *rand.Rand) {
 	p.calls.Wait()
 	name := p.name(r)
 	ctx := context.Background()
@@ -628,7 +707,7 @@ func (p *program) many(q *process, r *rand.Rand) {
 }
 
 // comeAndGo lets the store be away several times, while a process goes on to take.
-func (p *program) comeAndGo(q *process, r *rand.Rand) {
+func (p *program) comeAndGo(q caller, r *rand.Rand) {
 	name, ctx := p.name(r), context.Background()
 	for range 2 + r.IntN(4) {
 		for _, away := range []bool{true, false} {
@@ -699,6 +778,16 @@ func (q *process) totals() {
 		if n := q.decided[by]; got < n || got > n+int64(q.unknown) && !q.waits { // which ask as often as they must
 			q.fails("%s counts %d calls decided by the %v; %d were, and perhaps some of %d more", q.name, got, sashredis.By(by), n, q.unknown)
 		}
+	}
+	timed := int64(0)
+	for _, n := range s.Times {
+		timed += n
+	}
+	if timed != s.RoundTrips || s.Open && !q.mayBeOpen() {
+		q.fails("%s has times of %d round trips of %d, and its breaker is open: %v", q.name, timed, s.RoundTrips, s.Open)
+	}
+	if q.hooked != nil && q.hooked.Load() != q.trips*(1<<32+1) {
+		q.fails("%s has let its hook know of %#x of %#x round trips", q.name, q.hooked.Load(), q.trips)
 	}
 	if s.RoundTrips != q.trips {
 		q.fails("%s counts %d round trips, and %d were", q.name, s.RoundTrips, q.trips)

@@ -38,6 +38,11 @@ type asked struct {
 
 // ask returns a call that begins now. The world must be locked.
 func (p *process) ask(what string, names []string, n int64, charge, reserve bool) *asked {
+	return p.askUnder(p.limitsOf, what, names, n, charge, reserve)
+}
+
+// askUnder is ask of a call whose keys have those limits.
+func (p *process) askUnder(limitsOf func(name string) []sash.Limit, what string, names []string, n int64, charge, reserve bool) *asked {
 	p.turns++
 	a := &asked{process: p, what: what, names: names, n: n, charge: charge, reserve: reserve, began: time.Now(), turn: p.turns, seq: p.seq, last: math.MaxInt}
 	var seen []string
@@ -46,7 +51,7 @@ func (p *process) ask(what string, names []string, n int64, charge, reserve bool
 			continue
 		}
 		seen = append(seen, name)
-		limits := p.limitsOf(name)
+		limits := limitsOf(name)
 		if slices.Equal(limits, wrongLimits) {
 			a.wrong = sash.ErrInvalidLimit
 			return a
@@ -229,13 +234,18 @@ func (a *asked) confirmed(v reference.Verdict, d sash.Decision) bool {
 	return false
 }
 
-// considers returns what the model says of a now.
-func (a *asked) considers() reference.Verdict {
+// holdsNow lets the keys of a have the limits of a now.
+func (a *asked) holdsNow() {
 	for i, key := range a.keys {
 		if model := modelLimits(a.limits[i]); !slices.Equal(a.table.Limits(key), model) {
 			a.table.SetLimitsAt(a.world.now()*1000, key, model)
 		}
 	}
+}
+
+// considers returns what the model says of a now.
+func (a *asked) considers() reference.Verdict {
+	a.holdsNow()
 	n := max(a.n, -1)
 	if a.upTo {
 		n = 1
@@ -290,6 +300,7 @@ func (a *asked) byLease(d sashredis.Decision) (fault string) {
 		g.maybe -= max(0, a.n-g.left)
 		g.left -= min(g.left, a.n)
 		a.lease = g
+		a.holdsNow() // not the limits of another call for the key
 		a.usesLeased(g, now, a.n)
 		return ""
 	}
@@ -307,7 +318,8 @@ func (a *asked) gaveUp(ctx context.Context, err error) {
 	}
 	k := a.key(a.keys[0])
 	known := a.known[k.name]
-	if k.inexact || k.less > known.seq || a.back {
+	// What this process has given back since the call began may have come after the answer.
+	if k.inexact || k.less > min(known.seq, a.seq) || a.back {
 		return
 	}
 	deadline, _ := ctx.Deadline()

@@ -59,12 +59,13 @@ var (
 	errPanic = errors.New("the Conn panics, says the model")
 )
 
-// These are the keys under which the context of a call has the reservation that is settled, and the
-// call if it is a Reset or a WaitReserve. What a WaitReserve gives back has the same context.
+// These are the keys under which the context of a round trip has the reservation that is settled, and the
+// call if it is a Reset or a WaitReserve, perhaps the first of several. What a WaitReserve gives back has the same context.
 type (
 	settling  struct{}
 	resetting struct{}
 	reserving struct{}
+	hooked    struct{} // set by a hook
 )
 
 // fate draws what becomes of the next round trip.
@@ -89,6 +90,9 @@ func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args 
 	r := &request{by: p, ctx: ctx, script: script, keys: keys, args: args}
 	if a, ok := ctx.Value(resetting{}).(*asked); ok {
 		p.forgetsHere(a)
+	}
+	if hooks := ctx.Value(hooked{}) != nil; hooks != (p.hooked != nil) {
+		p.failf("%s: the context of a round trip is made by its hook: %v", p.name, hooks)
 	}
 	p.mu.Lock()
 	p.trips++

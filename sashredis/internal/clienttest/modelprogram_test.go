@@ -33,6 +33,7 @@ type settings struct {
 	maxAhead   int
 	clock      *sash.ManualClock
 	own        []sash.Limit
+	hooked     *atomic.Int64 // round trips that the hook knows of and, times 2^32, those that have ended; nil: no hook
 }
 
 type modelFallback struct {
@@ -114,6 +115,17 @@ var modelOptions = map[string]func(p *program, r *rand.Rand, s *settings) sashre
 	"WithMaxAhead": func(_ *program, _ *rand.Rand, s *settings) sashredis.Option {
 		s.maxAhead = 1 << 20 // no key is as far ahead: see TestMaxAhead
 		return sashredis.WithMaxAhead(s.maxAhead)
+	},
+	"WithRoundTripHook": func(p *program, _ *rand.Rand, s *settings) sashredis.Option {
+		s.hooked = &atomic.Int64{}
+		return sashredis.WithRoundTripHook(func(ctx context.Context, calls []context.Context) (context.Context, func(err error)) {
+			_, bounded := ctx.Deadline()
+			if !bounded || len(calls) == 0 || slices.Contains(calls, nil) {
+				p.failf("the hook of a round trip gets %v and %v", ctx, calls)
+			}
+			s.hooked.Add(1)
+			return context.WithValue(ctx, hooked{}, true), func(error) { s.hooked.Add(1 << 32) }
+		})
 	},
 	"WithCallerClock": func(p *program, _ *rand.Rand, s *settings) sashredis.Option {
 		if p.clock == nil {
@@ -295,7 +307,7 @@ func (p *program) newProcess(name string, r *rand.Rand, own []sash.Limit) *proce
 	if p.clock != nil {
 		given = append(given, "WithCallerClock")
 	}
-	for _, name := range []string{"WithPrefix", "WithHashTag", "WithLimitsFor", "WithTimeout", "WithMirror", "WithLease", "WithBreaker"} {
+	for _, name := range []string{"WithPrefix", "WithHashTag", "WithLimitsFor", "WithTimeout", "WithMirror", "WithLease", "WithBreaker", "WithRoundTripHook"} {
 		if r.IntN(2) == 0 || name == "WithMirror" && r.IntN(20) > 0 { // a mirror of the default size is large
 			given = append(given, name)
 		}
@@ -370,7 +382,7 @@ func (p *program) run(steps []step) {
 		for _, option := range q.options {
 			p.crossed[s.verb+" × "+option]++
 		}
-		c.do(p, q, r)
+		c.do(p, q.asItself(), r)
 		time.Sleep(s.gap + 1) // until each call under way waits for something
 	}
 	p.calls.Wait()
@@ -458,7 +470,7 @@ func (q *process) recovers() {
 	if limits := q.limitsOf(name); slices.Equal(limits, wrongLimits) {
 		return
 	}
-	a := q.begins("Take", []string{name}, 1, true, false)
+	a := q.asItself().begins("Take", []string{name}, 1, true, false)
 	d := q.Take(context.Background(), name, 1)
 	a.checks(context.Background(), d)
 	if d.By == sashredis.ByFallback {

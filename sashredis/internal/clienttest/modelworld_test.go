@@ -93,9 +93,10 @@ type grant struct {
 	maybe     int64 // units more that may be left: who has admitted the calls that took them is a guess
 	reserved  reference.Reservation
 	delivered bool
-	dropped   bool // by a Reset
-	over      bool // given back, or begun anew
-	exceeded  bool // a reservation of its key has cost more than was reserved since it was granted
+	dropped   bool   // by a Reset
+	over      bool   // given back, or begun anew
+	limits    string // under which it was granted, as a script reads them
+	exceeded  bool   // since it was granted, its key was charged past these: by a reservation, or under other limits
 
 	deliveredAt time.Time
 	droppedAt   turn
@@ -299,6 +300,9 @@ func (w *world) took(r *request, at int64, reply []string) {
 		}
 		said, _ := strconv.Atoi(counts[i])
 		of, _ := r.ctx.Value(reserving{}).(*asked)
+		if times > 1 || len(counts) > 1 {
+			of = nil // it has not sent it by itself
+		}
 		made := slot{seq: r.seq, by: r.by, of: of, keys: r.keys, n: n, charge: op != '?', reserve: r.args[2] != "" && r.args[3] == "", at: at, exact: exact}
 		if _, leave, leaves := strings.Cut(group, "-"); leaves {
 			made.leave, _ = strconv.ParseInt(leave, 10, 64)
@@ -318,6 +322,11 @@ func (w *world) took(r *request, at int64, reply []string) {
 		}
 		if admitted != said {
 			w.fails("the store admits %d of %d calls for %d units of %q, and the exact model %d", said, times, n, r.keys, admitted)
+		}
+	}
+	for _, g := range w.grants {
+		if i := slices.Index(r.keys, g.key); i >= 0 && r.args[4+i] != g.limits {
+			g.exceeded = true
 		}
 	}
 	if units > 0 {
@@ -408,8 +417,7 @@ func (w *world) keepsUses(k *keyState, at int64) {
 	}
 }
 
-// usesLeased is uses of n units of g. What a reservation has cost beyond its units is charged past the
-// limits, and takes nothing from a lease that there was.
+// usesLeased is uses of n units of g. What is charged past its limits takes nothing from a lease that there was.
 func (w *world) usesLeased(g *grant, at, n int64) {
 	if k := w.key(g.key); g.exceeded && k.uses != nil {
 		w.keepsUses(k, at)
@@ -421,7 +429,7 @@ func (w *world) usesLeased(g *grant, at, n int64) {
 
 // leases tells the model that r was granted a lease.
 func (w *world) leases(r *request, at, units int64, until, token string) {
-	g := &grant{by: r.by, key: r.keys[0], token: token, units: units, left: units}
+	g := &grant{by: r.by, key: r.keys[0], limits: r.args[4], token: token, units: units, left: units}
 	g.end, _ = strconv.ParseInt(until, 10, 64)
 	k := w.key(g.key)
 	k.leased = true
