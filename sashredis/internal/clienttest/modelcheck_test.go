@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,15 +101,16 @@ func (a *asked) is(s *slot) bool {
 		s.n == n && s.leave == leave && s.upTo == a.upTo && s.charge == a.charge && s.reserve == a.reserve && slices.Equal(s.keys, a.keys)
 }
 
-// slot claims a slot of a for which holds is true, or returns nil. If there is no other, it is one that
-// was presumed to be an attempt of another call that waits.
+// slot claims a slot of a for which holds is true, or returns nil. It is the latest, as a has just ended: an
+// earlier one may be of a call like a that has ended before, and whose slot is not known yet. If there is no
+// other, it is one that was presumed to be an attempt of another call that waits.
 func (a *asked) slot(holds func(s *slot) bool) *slot {
 	var presumed *slot
-	for _, s := range a.slots {
+	for _, s := range slices.Backward(a.slots) {
 		switch {
 		case !a.is(s) || !holds(s):
 		case s.presumed:
-			presumed = s
+			presumed = cmp.Or(presumed, s)
 		default:
 			s.claimed = true
 			return s
