@@ -79,7 +79,7 @@ func (h *roundTrips) begin(ctx context.Context, calls []context.Context) (contex
 	}
 }
 
-// links returns links to the spans of all calls but the first, of which a round trip is a part, once each.
+// links returns links to the spans of all calls but the first, once each. A round trip is in the trace of the first.
 func links(calls []context.Context) (links []trace.Link) {
 	known := map[trace.SpanID]bool{trace.SpanContextFromContext(calls[0]).SpanID(): true}
 	for _, c := range calls[1:] {

@@ -23,8 +23,8 @@
 //
 // # Limits that calls bring
 //
-// [New] gets the limits of all keys, [WithLimitsFor] finds those of each, and [Limiter.TakeLimits] takes those of
-// the call, such as the limits of the plan of a session. [Limiter.WithLimits] has all methods under such limits.
+// [New] gets the limits of all keys, [WithLimitsFor] finds the limits of each, and [Limiter.TakeLimits] takes the
+// limits of the call, such as the limits of a session's plan. [Limiter.WithLimits] has all methods under such limits.
 //
 // # Priorities on one count
 //

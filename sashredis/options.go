@@ -214,7 +214,7 @@ func WithCallerClock(clock sash.Clock) Option {
 	})
 }
 
-// WithRoundTripHook lets f watch each round trip, as to trace it. sashotel.RoundTrips has such a function.
+// WithRoundTripHook lets f watch each round trip, as to trace it. sashotel.RoundTripHook returns such a function.
 //
 // f runs before the round trip, in its goroutine, with its context, which has the time-out, and the contexts of the
 // calls that it decides: of one, or of several that share it, in their order. For a script that decides no call, such

@@ -9,7 +9,7 @@ import (
 )
 
 // WithLimits returns l with other limits: each key has these, in place of those given to [New] or returned by
-// [WithLimitsFor]. It is for limits that the caller knows, such as those of the plan of a session:
+// [WithLimitsFor]. It is for limits that the caller knows, such as the limits of a session's plan:
 //
 //	pro := limiter.WithLimits(sash.PerMinute(600), sash.PerDay(100_000))
 //	...

@@ -91,7 +91,7 @@ func (o *operation) needs() int64 {
 	return o.Units
 }
 
-// under gives the keys of o the limits that it brings, at that time. Without, they have those of the plan.
+// under gives the keys of o the limits that it brings, at that time. Without, they have the limits of the plan.
 func (o *operation) under(t *reference.Table, at int64) *reference.Table {
 	for _, key := range o.Keys {
 		t.SetLimitsAt(at, key, modelOf(o.Limits...))

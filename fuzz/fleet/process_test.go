@@ -76,7 +76,7 @@ type operation struct {
 	Taken                   int64 // by a TakeUpTo
 	Of                      int   // the number of the Reserve that is settled
 
-	Limits []sash.Limit // that the call brings; nil: those of the plan
+	Limits []sash.Limit // that the call brings; nil: the plan's
 
 	// The server's clock showed Began or more when the call began, and Ended or less when it
 	// ended, in microseconds since 1970.

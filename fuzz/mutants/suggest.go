@@ -204,7 +204,7 @@ var ofSuggest = []mutant{
 		tests: "TestReplay_SweepsAreRare",
 	},
 	{
-		name: "suggest-incident-fails-a-minute-later", fault: "an incident is looked for in the minutes after those of the busiest windows",
+		name: "suggest-incident-fails-a-minute-later", fault: "an incident is looked for in the minutes after the busiest windows",
 		file: "cmd/sash/internal/suggest/incident.go", old: "	return c[i:]\n", new: "	return c[min(i+1, len(c)-1):]\n",
 		in: "cmd/sash/internal/suggest", tests: "TestIncident_",
 	},

@@ -40,7 +40,7 @@ type Figure struct {
 	Value            int64
 }
 
-// Figures returns all figures but the times. Those of one Name follow each other, and differ in By.
+// Figures returns all figures but the times. Figures of one Name follow each other, and differ in By.
 func Figures(s Stats) []Figure {
 	open := int64(0)
 	if s.Open {

@@ -32,7 +32,7 @@ type storeConn struct {
 func (c *storeConn) Run(ctx context.Context, _ *sashredis.Script, _, args []string) (string, error) {
 	_, span := c.tracer.Start(ctx, "evalsha")
 	defer span.End()
-	time.Sleep(3 * time.Millisecond)
+	time.Sleep(3 * time.Millisecond) // of the bubble
 	_, times, _ := strings.Cut(args[1], "+")
 	return fmt.Sprintf("%d|%s|0 0||0 0 0", time.Now().UnixMicro(), times), c.err
 }
@@ -76,7 +76,7 @@ func TestRoundTripHook_KeepsTheTracesOfCallsThatShareARoundTrip(t *testing.T) {
 			go s.take(t.Context(), name)
 			synctest.Wait() // one is on its way, and the others wait
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of the bubble
 
 		of := map[string][]tracetest.SpanStub{} // by name
 		for _, span := range s.spans.GetSpans() {
@@ -114,7 +114,7 @@ func TestRoundTripHook_LinksASpanOnce(t *testing.T) {
 			go s.Take(ctx, "k", 1)
 			synctest.Wait()
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of the bubble
 		spans := s.spans.GetSpans()
 		last := spans[len(spans)-1]
 		require.Equal(t, spanA.SpanContext().SpanID(), last.Parent.SpanID())

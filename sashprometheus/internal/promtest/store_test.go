@@ -27,7 +27,7 @@ type storeConn struct {
 }
 
 func (c *storeConn) Run(_ context.Context, _ *sashredis.Script, _, _ []string) (string, error) {
-	time.Sleep(c.took)
+	time.Sleep(c.took) // of the bubble
 	return fmt.Sprintf("%d|1|0 0||0 0 0", time.Now().UnixMicro()), c.err
 }
 

@@ -222,7 +222,7 @@ func (p *program) checkGroups() {
 	}
 }
 
-// runSuggest runs suggest with further flags, before those of the program, and decodes its report.
+// runSuggest runs suggest with further flags, before the program's, and decodes its report.
 func (p *program) runSuggest(report any, flags ...string) {
 	args := slices.Concat(flags, p.set.reading, []string{"-json"}, p.files)
 	var stdout, stderr bytes.Buffer

@@ -26,7 +26,7 @@ type gauge struct {
 	denied   [][]int64  // events, by window and candidate
 	peaks    []peak     // by window
 
-	sinceSweep int // events since those of idle clients were swept
+	sinceSweep int // events since idle clients were swept
 }
 
 // A trailing is the window of one length that ends at the last event of a client, and the busiest so far.
@@ -109,7 +109,7 @@ func (g *gauge) grow(clients int) {
 	}
 }
 
-// appendEvent appends an event to those of a client, after each of its trailing windows has been told.
+// appendEvent appends an event of a client, after each of its trailing windows has been told.
 func appendEvent(events []event, e event, all []trailing) []event {
 	if last := len(events) - 1; last >= 0 && events[last].at == e.at {
 		events[last].units += e.units

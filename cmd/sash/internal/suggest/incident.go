@@ -34,7 +34,7 @@ func (c *calendar) add(e traffic.Event) {
 	}
 }
 
-// from returns the minutes from that of an instant on.
+// from returns the minutes that end after an instant.
 func (c calendar) from(at int64) calendar {
 	i, _ := slices.BinarySearchFunc(c, minuteOf(at), func(m minute, want int64) int { return cmp.Compare(m.at, want) })
 	return c[i:]

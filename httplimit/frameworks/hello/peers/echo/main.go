@@ -11,7 +11,7 @@ import (
 
 func main() { log.Fatal(newServer().Start(":8080")) }
 
-// limit admits so many requests at once, and an hour, of each account.
+// limit admits that number of requests at once, and an hour, of each account.
 func limit(requests int) echo.MiddlewareFunc {
 	return middleware.RateLimiterWithConfig(middleware.RateLimiterConfig{
 		Skipper: isHealth,

@@ -11,7 +11,7 @@ import (
 
 func main() { log.Fatal(newApp().Listen(":8080")) }
 
-// limit admits so many requests an hour of each account.
+// limit admits that number of requests an hour, of each account.
 func limit(requests int) fiber.Handler {
 	return limiter.New(limiter.Config{
 		Next:              isHealth,

@@ -13,7 +13,7 @@ import (
 
 func main() { log.Fatal(newRouter().Run(":8080")) }
 
-// limit admits so many requests an hour of each account.
+// limit admits that number of requests an hour, of each account.
 func limit(requests int64) gin.HandlerFunc {
 	return ginlimiter.NewMiddleware(
 		limiter.New(memory.NewStore(), limiter.Rate{Period: time.Hour, Limit: requests}),
