@@ -101,7 +101,8 @@ func StartSentinel(t testing.TB, primary *Server, name string) *Server {
 func StartReplicated(t testing.TB, args ...string) (primary, replica *Server) {
 	t.Helper()
 	primary = StartTCP(t, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
-	replica = StartTCP(t, append([]string{"--replicaof", strings.Replace(primary.addr, ":", " ", 1)}, args...)...)
+	host, port, _ := net.SplitHostPort(primary.addr)
+	replica = StartTCP(t, append([]string{"--replicaof", host, port}, args...)...)
 	replica.Until("INFO has master_link_status:up", func(ctx context.Context) bool {
 		return replica.says(ctx, "master_link_status:up", "INFO", "replication")
 	})
