@@ -91,7 +91,7 @@ func TestGin_LetsMiddlewareBeforeItAnswer(t *testing.T) {
 }
 
 // A recovery that does not abort lets the next handler go on.
-func TestGin_ServesNothingIfARefusalPanics(t *testing.T) {
+func TestGin_ServesNothingIfAnOptionPanics(t *testing.T) {
 	recovers := func(c *gin.Context) {
 		defer func() {
 			if recover() != nil {
@@ -101,12 +101,18 @@ func TestGin_ServesNothingIfARefusalPanics(t *testing.T) {
 		c.Next()
 	}
 	unknown := limits(func(key []byte, _ *http.Request) ([]byte, bool) { return key, false }, sash.PerHour(1))
-	for name, p := range map[string]httplimit.Policy{"denied": limits(nil, sash.PerHour(0)), "unidentified": unknown} {
+	for name, p := range map[string]httplimit.Policy{"denied": limits(nil, sash.PerHour(0)), "unidentified": unknown, "skipped": limits(nil, sash.PerHour(9))} {
 		t.Run(name, func(t *testing.T) {
+			skip := func(*gin.Context) bool {
+				if name == "skipped" {
+					panic("oh")
+				}
+				return false
+			}
 			b := newBed(t, func(l *httplimit.Limiter) any {
 				gin.SetMode(gin.ReleaseMode)
 				e := gin.New()
-				e.Use(recovers, ginlimit.Middleware(l,
+				e.Use(recovers, ginlimit.Middleware(l, ginlimit.WithSkipper(skip),
 					ginlimit.WithDenied(func(*gin.Context, httplimit.Denial) { panic("oh") }),
 					ginlimit.WithUnidentified(func(*gin.Context) { panic("oh") })))
 				e.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "served") })

@@ -68,7 +68,7 @@ func Middleware(l *httplimit.Limiter, options ...Option) gin.HandlerFunc {
 	adapter.Check(l != nil, "ginlimit: Middleware: limiter")
 	o := adapter.Configure("ginlimit: Middleware", options)
 	return func(c *gin.Context) {
-		if o.Skips(c) {
+		if skips(o, c) {
 			return
 		}
 		r := newRequest(c)
@@ -82,6 +82,19 @@ func Middleware(l *httplimit.Limiter, options ...Option) gin.HandlerFunc {
 			v.Charges.Serve(&next{c}, c.Writer, r)
 		}
 	}
+}
+
+// skips reports whether c is not limited. If the function of WithSkipper panics, a recovery that does not abort must
+// not let the request through.
+func skips(o *options, c *gin.Context) (skip bool) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.Abort()
+		}
+	}()
+	skip, returned = o.Skips(c), true
+	return skip
 }
 
 // newRequest returns the request of c as policies see it.

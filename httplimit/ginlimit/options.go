@@ -22,7 +22,8 @@ func WithSkipper(skip gin.Skipper) Option {
 }
 
 // WithDenied answers denied requests by f, instead of what [httplimit.WithDenied] says. All headers about
-// quotas, Retry-After and Cache-Control: no-store are set before f is called, and Abort has been called. It
+// quotas, Retry-After and Cache-Control: no-store are set before f is called, and Abort has been called. If f writes
+// nothing, gin answers 200: an f that only calls c.Error needs a handler before it that answers errors. WithDenied
 // panics if f is nil.
 func WithDenied(f func(*gin.Context, httplimit.Denial)) Option {
 	adapter.Check(f != nil, "ginlimit: WithDenied: f")
