@@ -7,18 +7,23 @@ const inFrameworks = "httplimit/frameworks"
 var ofAdapters = []mutant{
 	{
 		name: "gin-goes-on", fault: "a request that is refused is served all the same",
-		file: "httplimit/ginlimit/ginlimit.go", old: "\t\t\tc.Abort()\n", new: "",
+		file: "httplimit/ginlimit/ginlimit.go", old: "c.Abort()\n\t\t\t_ = o.Refuse(", new: "_ = o.Refuse(",
 		tests: "TestFrameworks_ServeWhatIsAdmitted", in: inFrameworks,
 	},
 	{
 		name: "gin-aborts-late", fault: "a request is served whose refusal panics, behind a recovery that does not abort",
-		file: "httplimit/ginlimit/ginlimit.go", old: "c.Abort()\n", new: "defer func() {\n\t\t\t\tif failed := recover(); failed != nil {\n\t\t\t\t\tpanic(failed)\n\t\t\t\t}\n\t\t\t\tc.Abort()\n\t\t\t}()\n",
+		file: "httplimit/ginlimit/ginlimit.go", old: "c.Abort()\n\t\t\t_ = o.Refuse(", new: "defer func() {\n\t\t\t\tif failed := recover(); failed != nil {\n\t\t\t\t\tpanic(failed)\n\t\t\t\t}\n\t\t\t\tc.Abort()\n\t\t\t}()\n\t\t\t_ = o.Refuse(",
 		tests: "TestGin_ServesNothing", in: inFrameworks,
 	},
 	{
 		name: "gin-charges-the-skipped", fault: "a request that is skipped is charged",
-		file: "httplimit/ginlimit/ginlimit.go", old: "if o.Skips(c) {\n", new: "if o.Skips(c) {\n\t\t\tl.Decide(nil, newRequest(c))\n",
+		file: "httplimit/ginlimit/ginlimit.go", old: "if skips(o, c) {\n", new: "if skips(o, c) {\n\t\t\tl.Decide(nil, newRequest(c))\n",
 		tests: "TestCrossing_Skipped", in: inFrameworks,
+	},
+	{
+		name: "gin-serves-what-a-skipper-panics-at", fault: "behind a recovery that does not abort, a request goes on whose skipper has panicked",
+		file: "httplimit/ginlimit/ginlimit.go", old: "		if !returned {\n			c.Abort()\n", new: "		if !returned {\n",
+		tests: "TestGin_ServesNothing", in: inFrameworks,
 	},
 	{
 		name: "echo-charges-the-skipped", fault: "a request that is skipped is charged",
