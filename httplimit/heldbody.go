@@ -32,7 +32,7 @@ func holdUntilRead(method string, r *http.Response, held sash.Reservation) bool 
 }
 
 // hasBody reports whether there is a body in r, the answer to a request of that method. A client need not close
-// a body that is not there. Over HTTP/2, such a Body is another than http.NoBody.
+// a body that is not there. Over HTTP/2, such a Body is not http.NoBody.
 func hasBody(method string, r *http.Response) bool {
 	switch {
 	case r.Body == nil, r.Body == http.NoBody, method == http.MethodHead,

@@ -46,7 +46,7 @@ var ofAdapters = []mutant{
 		tests: "TestCrossing_RefusalsDrop", in: inFrameworks,
 	},
 	{
-		name: "adapter-keeps-content-of-the-unidentified", fault: "the answer to who cannot be told has the length and the ETag of another answer",
+		name: "adapter-keeps-content-of-the-unidentified", fault: "the refusal of a client that cannot be told has the length and the ETag of another answer",
 		file: "httplimit/internal/adapter/adapter.go", old: "dropContent(h)\n\t\treturn o.Unidentified", new: "return o.Unidentified",
 		tests: "TestCrossing_RefusalsDrop", in: inFrameworks,
 	},

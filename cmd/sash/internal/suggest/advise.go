@@ -90,7 +90,7 @@ func (s *study) reason(r *suggestion, d distribution, o *options, window time.Du
 	}
 	text += fmt.Sprintf(". It would have denied %s (%s) of %s", output.Count(r.Denied, "event"), output.Percent(r.DeniedShare), output.Count(int64(r.Clients), "client"))
 	if left := d.below(r.Limit.Count); left > 0 {
-		text += fmt.Sprintf(", and none of the others, of which the busiest had %s", humanize.Comma(left))
+		text += fmt.Sprintf(". The busiest of the others had %s", humanize.Comma(left))
 	}
 	return text + "."
 }

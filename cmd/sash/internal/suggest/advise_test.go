@@ -194,7 +194,7 @@ func TestSuggest_LeastCandidateAboveThePercentileWithHeadroom(t *testing.T) {
 		reason  string
 	}{
 		{nil, "100/m", 0, "all of 200 clients had at most 59 in any 1m; 1.5 times that is 88.5; 100 is the next candidate. It would have denied no client."},
-		{[]string{"-percentile", "99"}, "15/m", 1, "99% of 200 clients had at most 10 in any 1m; 1.5 times that is 15; 15 is the next candidate. It would have denied 44 events (2.156%) of 1 client, and none of the others, of which the busiest had 10."},
+		{[]string{"-percentile", "99"}, "15/m", 1, "99% of 200 clients had at most 10 in any 1m; 1.5 times that is 15; 15 is the next candidate. It would have denied 44 events (2.156%) of 1 client. The busiest of the others had 10."},
 		{[]string{"-percentile", "99", "-headroom", "1"}, "10/m", 1, "99% of 200 clients had at most 10 in any 1m; 10 is the next candidate. It would have denied 49 events"},
 		{[]string{"-percentile", "99", "-headroom", "1.1"}, "12/m", 1, "1.1 times that is 11; 12 is the next candidate"},
 		{[]string{"-percentile", "0.1"}, "2/m", 199, "It would have denied 1,641 events"},
