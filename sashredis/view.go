@@ -23,6 +23,11 @@ import (
 // each is admitted if its own limits admit it. Any other two limits count for themselves: one unit may be had
 // under each of them. [Limiter.Reset] forgets what the key was charged under these limits.
 //
+// That does not hold while [FallbackLocal] decides: there a key has the share of the limits of its first call,
+// whatever later calls bring, for as long as any unit counts that was admitted here. A key that is used under a
+// large limit and a small one may so have the large one's share under both. Use such keys with FallbackDeny, or
+// give each plan keys of its own.
+//
 // A lease is for calls under the same limits: if a process makes calls for a key under several, it ends one lease
 // for the other. Units that were leased before calls under a larger Count have charged more than the smaller one
 // may still be used under that: at most as many as were leased.
