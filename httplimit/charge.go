@@ -46,6 +46,12 @@ func (c *Charges) Settle(r Response) {
 		for i := range c.all {
 			c.limiter.settle(&c.all[i], r)
 		}
+		// Only now may others go on: a request that waits under one policy finds what is back under all.
+		for i := range c.all {
+			if charge := &c.all[i]; charge.frees {
+				c.limiter.waits.Free(charge.key, 0)
+			}
+		}
 	})
 }
 
@@ -77,6 +83,7 @@ type Charge struct {
 	estimate    int64
 	reservation reservation
 	holds       bool   // whether it holds units
+	frees       bool   // whether it was settled and units are back that others wait for
 	key         string // of waiters, if the policy has a Queue, or it holds units
 	event       Event  // to be reported if the charge changes
 
@@ -169,9 +176,7 @@ func (l *Limiter) settle(c *Charge, r Response) {
 	// Commit to the estimate, too: the reservation is no longer open then.
 	crossed, err := c.reservation.commit(r.Request.Context(), cost, c.policy.near)
 	c.event.Err, c.event.Near, c.event.Estimate = err, l.known(c.policy, crossed), c.estimate
-	if cost < c.estimate || c.holds { // units are back that others wait for
-		l.waits.Free(c.key, 0)
-	}
+	c.frees = cost < c.estimate || c.holds
 	outcome := Settled
 	switch c.event.Cost = cost; {
 	case cost == c.estimate && (said || !r.unseen || !c.policy.settles):

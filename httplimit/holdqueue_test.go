@@ -196,3 +196,26 @@ func TestAtOnce_AQueueAsksAStoreEachSecond(t *testing.T) {
 		require.Less(t, len(store.calls), 40)
 	})
 }
+
+// A request that a response wakes under one policy finds what the response gives back under others, too, although
+// that takes a while.
+func TestAtOnce_AWokenRequestFindsAllThatIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failures := httplimit.Policy{Name: "failures", Key: httplimit.Everyone(), Limits: []sash.Limit{sash.PerMinute(2)},
+			Charge: func(int) bool {
+				time.Sleep(time.Second) // of the bubble
+				return false
+			}}
+		o := newOffice(t, lining(holding(1), time.Second), failures)
+		o.send("a", "GET /", "X-Key", "k")
+		o.send("b", "GET /", "X-Key", "k")
+		o.send("c", "GET /", "X-Key", "other") // takes what b has found
+		require.Equal(t, []string{"a served", "c served"}, o.happened())
+		o.end("a")
+		time.Sleep(2 * time.Second) // of the bubble
+		require.Equal(t, []string{"b served"}, o.happened())
+		o.end("b")
+		o.end("c")
+		time.Sleep(2 * time.Second) // of the bubble
+	})
+}

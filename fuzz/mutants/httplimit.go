@@ -90,8 +90,13 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-deaf", fault: "units that are given back are not for those who wait",
-		file: "httplimit/charge.go", old: "		l.waits.Free(c.key, 0)", new: "",
+		file: "httplimit/charge.go", old: "				c.limiter.waits.Free(charge.key, 0)", new: "",
 		tests: "TestQueue",
+	},
+	{
+		name: "queue-wakes-between-policies", fault: "a request is woken by what one policy gives back before others have given back theirs",
+		file: "httplimit/charge.go", old: "\tc.frees = cost < c.estimate || c.holds\n", new: "\tif cost < c.estimate || c.holds {\n\t\tl.waits.Free(c.key, 0)\n\t}\n",
+		tests: "TestAtOnce_AWokenRequest",
 	},
 	{
 		name: "queue-wakes-itself", fault: "a request that gives back what one policy has admitted, as another one denies it, tries all the time",
