@@ -10,6 +10,7 @@ import (
 var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reservation]{
 	Inspect:           inspect,
 	LimitFaults:       func(limits []Limit) []error { return limitFaults("", limits) },
+	LimitsKey:         cacheKey,
 	RefuseReconfigure: func(err error) Option { return optionFunc(func(c *config) { c.noReconfigure = err }) },
 	Reconfigure: func(l *Limiter, to bridge.Setup[Limit], switchOver func(publish func() bool)) {
 		s := &setup{limitsFor: to.LimitsFor, interval: to.SweepInterval, noReconfigure: to.NoReconfigure}
@@ -20,6 +21,7 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reserv
 	},
 	SweepInterval:  sweepIntervalFor,
 	Seed:           (*Limiter).seed,
+	Follow:         (*Limiter).follow,
 	TakeAllOn:      (*Limiter).takeAllOn,
 	ReserveAllOn:   (*Limiter).reserveAllOn,
 	PeekAllOn:      (*Limiter).peekAllOn,

@@ -62,6 +62,14 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	return nil
 }
 
+// follow gives a tracked key of that name the limits that WithLimitsFor returns for it now, unless it has them.
+func (l *Limiter) follow(name string) {
+	g, e := l.lookup(l.key(name))
+	if e != nil && g.ruleset.of(e) != g.resolve(name).ruleset {
+		_ = l.SetLimits(name) // wrong limits change nothing
+	}
+}
+
 // lockChanges locks changes for a SetLimits of key, and returns the limits that the key then
 // has. If the SetLimits gives it none, these are what WithLimitsFor returns, or none for the
 // limiter's own. On an error it has locked nothing.

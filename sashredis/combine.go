@@ -53,7 +53,7 @@ func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 		return b.err
 	case <-ctx.Done():
 		// If it has not been sent, it has not happened. Otherwise the outcome is unknown.
-		l.flights.withdraw(f, c)
+		l.flights.withdraw(f, c).giveBack()
 		return ctx.Err()
 	}
 }
@@ -79,7 +79,13 @@ func (l *Limiter) flyOn(f flight, calls []*waiting) {
 		func() {
 			defer func() { b.panicked = recover() }() // each caller panics, in its own goroutine
 			// If the caller of the first gives up, the others still wait. Its trace goes on.
-			l.decide(context.WithoutCancel(calls[0].ctx), b)
+			ctx := l.lend(f, calls)
+			defer func() {
+				for _, c := range calls {
+					c.lent.giveBack()
+				}
+			}()
+			l.decide(ctx, b)
 		}()
 		for _, c := range calls {
 			c.ready <- b // there is room
@@ -136,8 +142,9 @@ type waiting struct {
 	call
 	ctx     context.Context // of its caller
 	targets []target
-	ready   chan *batch // receives its batch once that has been answered
-	gone    bool        // its caller has given up; guarded by the lock of its flight
+	lent    *lentContext // which a round trip has of it; nil: none; guarded by the lock of its flight
+	ready   chan *batch  // receives its batch once that has been answered
+	gone    bool         // its caller has given up; guarded by the lock of its flight
 }
 
 // newWaiting returns the call r for targets.
@@ -242,9 +249,54 @@ func (f *flights) waitingFor(of flight) (calls []*waiting) {
 	return calls
 }
 
-// withdraw leaves c out of the next batch. If c is in a batch already, it has no effect.
-func (f *flights) withdraw(of flight, c *waiting) {
+// withdraw leaves c out of the next batch. If c is in a batch already, that has no effect. It returns what the batch
+// has of its context.
+func (f *flights) withdraw(of flight, c *waiting) *lentContext {
 	s := f.lock(of)
 	defer s.mu.Unlock()
 	c.gone = true
+	return c.lent
+}
+
+// A lentContext has the values of the context of a call, and no end. Once it is given back, it has no values: a
+// context is not read after its call has returned, as it may be another request's by then. A nil one is none.
+type lentContext struct {
+	context.Context // the background
+	mu              sync.Mutex
+	of              context.Context // nil: it was given back
+}
+
+// Value returns the value of the context that c is of.
+func (c *lentContext) Value(key any) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		return nil
+	}
+	return c.of.Value(key)
+}
+
+// giveBack gives c back, and waits for the end of a Value.
+func (c *lentContext) giveBack() {
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.of = nil
+	}
+}
+
+// lend lends the contexts of calls, a batch of the flight, to a round trip, and returns the first. A hook has all.
+func (l *Limiter) lend(of flight, calls []*waiting) context.Context {
+	if l.hook == nil {
+		calls = calls[:1]
+	}
+	s := l.flights.lock(of)
+	defer s.mu.Unlock()
+	for _, c := range calls {
+		c.lent = &lentContext{Context: context.Background()}
+		if !c.gone {
+			c.lent.of = c.ctx
+		}
+	}
+	return calls[0].lent
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,8 +59,8 @@ var (
 // its leases have ended, but for what this process has given back since. What this process holds here is given
 // back here, by its reservation.
 //
-// If [WithLimitsFor] gives a key other limits, or a call brings others, it has its share of the earlier ones
-// until nothing that was admitted here counts.
+// If [WithLimitsFor] gives a key other limits, or calls bring others, each call is decided by the share of its own.
+// As in the store, limits that differ in Count or Burst alone share what is used.
 func FallbackLocal(num, den int64) Fallback { return Fallback{localMode, num, den} }
 
 // String returns the name of f, such as "FallbackLocal(1, 4)".
@@ -160,21 +161,26 @@ func (l *Limiter) openShares() (err error) {
 		l.storeClock.offset.Store(time.Now().UnixNano() - l.local.Now())
 		clock = l.storeClock
 	}
-	l.borrowers = &borrowers{xsync.NewMapOf[string, borrower]()}
-	limitsFor := func(key string) []sash.Limit { return f.limits(l.borrowers.limitsOf(key)) }
+	l.borrowers = &borrowers{byShare: xsync.NewMapOf[string, borrower]()}
+	limitsFor := func(share string) []sash.Limit { return f.limits(l.borrowers.limitsOf(share)) }
 	l.shares, err = sash.New(sash.WithClock(clock), sash.WithLimitsFor(limitsFor),
-		sash.Limit{Window: time.Second}) // which admits nothing: each key has limits of its own
+		sash.Limit{Window: time.Second}) // which admits nothing: each share has limits of its own
 	return err
 }
 
-// borrowers are the keys that calls are asking shares about, and their limits, which the calls have resolved
-// or brought. Package sash asks for the limits of a key in the goroutine of the call, and only if the key is
-// not tracked.
+// share returns the name of t in the shares. As in the store, limits that keep their states differently have
+// shares of their own.
+func (t target) share() string { return t.name + t.suffix }
+
+// borrowers are the shares that calls are asking, and the limits that these calls have resolved or brought.
+// Package sash asks for the limits of a share in the goroutine of a call, and only if it does not track the
+// share. Calls whose limits differ in Count or Burst ask the same share, one after the other, and the share
+// follows: so each is decided by its own limits.
 //
-// Invariant: a key is in the map from the begin of its first call until the end of the last one. If calls of
-// different limits run at the same time, the limits of the first count for all.
+// Invariant: a share is in the map while calls ask it, and all of these have the same limits.
 type borrowers struct {
-	byName *xsync.MapOf[string, borrower]
+	underway sync.RWMutex // held by each call; for writing, by one whose limits differ from others'
+	byShare  *xsync.MapOf[string, borrower]
 }
 
 type borrower struct {
@@ -182,32 +188,60 @@ type borrower struct {
 	calls int // that are under way
 }
 
-// begin notes calls for targets.
-func (b *borrowers) begin(targets ...target) {
+// borrow runs call, which asks the shares of targets, while these have the limits of targets.
+func (l *Limiter) borrow(call func(), targets ...target) {
+	b := l.borrowers
+	b.underway.RLock()
+	unlock := b.underway.RUnlock
+	if !b.begin(targets) {
+		// Calls under other limits ask one of the shares. Once they have all ended, ask it alone.
+		b.underway.RUnlock()
+		b.underway.Lock()
+		unlock = b.underway.Unlock
+		b.begin(targets)
+	}
+	defer unlock()
+	defer b.end(targets)
 	for i := range targets {
-		b.byName.Compute(targets[i].name, func(of borrower, known bool) (borrower, bool) {
+		internals.Follow(l.shares, targets[i].share())
+	}
+	call()
+}
+
+// begin notes a call for targets, and reports true, unless calls under other limits are asking one of the shares.
+func (b *borrowers) begin(targets []target) bool {
+	for i := range targets {
+		same := true
+		b.byShare.Compute(targets[i].share(), func(of borrower, known bool) (borrower, bool) {
 			if !known {
 				of.ruleset = targets[i].ruleset
 			}
-			of.calls++
+			if same = of.limits == targets[i].limits; same {
+				of.calls++
+			}
 			return of, false
 		})
+		if !same {
+			b.end(targets[:i])
+			return false
+		}
 	}
+	return true
 }
 
-// end notes that the calls which begin has noted have ended.
-func (b *borrowers) end(targets ...target) {
+// end notes that a call for targets, which begin has noted, has ended.
+func (b *borrowers) end(targets []target) {
 	for i := range targets {
-		b.byName.Compute(targets[i].name, func(of borrower, _ bool) (borrower, bool) {
+		b.byShare.Compute(targets[i].share(), func(of borrower, _ bool) (borrower, bool) {
 			of.calls--
 			return of, of.calls == 0
 		})
 	}
 }
 
-// limitsOf returns the limits of a key that a call is asking about; none: no call is.
-func (b *borrowers) limitsOf(name string) (limits []sash.Limit) {
-	if of, known := b.byName.Load(name); known {
+// limitsOf returns the limits of a share that a call is asking; none: no call is.
+func (b *borrowers) limitsOf(share string) (limits []sash.Limit) {
+	if of, known := b.byShare.Load(share); known {
 		for i := range of.rules {
 			limits = append(limits, of.rules[i].Limit)
 		}
@@ -234,7 +268,7 @@ func (l *Limiter) decideAway(targets []target, r request, err error) (a answer) 
 		}
 		return a
 	default:
-		l.decideLocally(targets, &a)
+		l.borrow(func() { l.decideLocally(targets, &a) }, targets...)
 	}
 	switch {
 	case hopeless:
@@ -253,14 +287,13 @@ func (l *Limiter) tryAfter() time.Duration {
 	return time.Duration(max(l.breaker.probeAt.Load()-l.local.Now(), 1))
 }
 
-// decideLocally sets a to the answer to its call by the shares of targets. They leave the share of what the
-// call is to leave, rounded up: so all processes together leave at least that.
+// decideLocally sets a to the answer to its call by the shares of targets, which [Limiter.borrow] keeps under
+// their limits. They leave the share of what the call is to leave, rounded up: so all processes together leave
+// at least that.
 func (l *Limiter) decideLocally(targets []target, a *answer) {
-	l.borrowers.begin(targets...)
-	defer l.borrowers.end(targets...)
 	names := make([]string, len(targets))
 	for i, t := range targets {
-		names[i] = t.name
+		names[i] = t.share()
 		l.seed(t)
 	}
 	d, r := &a.Decision.Decision, &a.call.request
@@ -318,5 +351,5 @@ func (l *Limiter) seedFrom(e *mirrored, t target) {
 		o, _ := r.decide(&v.states[i], 0, max(earliest, e.at), 0)
 		p.Left = max(f.share(r.most)-f.shareUp(r.most-o.remaining), 0)
 	}
-	internals.Seed(l.shares, t.name, pasts)
+	internals.Seed(l.shares, t.share(), pasts)
 }

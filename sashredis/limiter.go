@@ -222,7 +222,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		l.lessees.drop(t)
 	}
 	if l.shares != nil {
-		l.shares.Reset(key)
+		l.shares.Reset(t.share())
 	}
 	at, err := l.change(ctx, resetScript, t)
 	if err != nil {
@@ -298,13 +298,14 @@ func (l *Limiter) trip(ctx context.Context, s *Script, keys, args []string, call
 	return l.conn.Run(bounded, s, keys, args)
 }
 
-// contextsOf returns the contexts of calls. Without calls, it is ctx alone.
+// contextsOf returns the contexts that calls have lent to a round trip in another goroutine. In the goroutine of the
+// caller, that is ctx alone.
 func contextsOf(ctx context.Context, calls []*waiting) (contexts []context.Context) {
-	for _, c := range calls {
-		contexts = append(contexts, c.ctx)
+	if len(calls) == 0 || calls[0].lent == nil {
+		return []context.Context{ctx}
 	}
-	if len(calls) == 0 {
-		contexts = append(contexts, ctx)
+	for _, c := range calls {
+		contexts = append(contexts, c.lent)
 	}
 	return contexts
 }

@@ -223,9 +223,9 @@ func WithCallerClock(clock sash.Clock) Option {
 // may be nil. Both must be safe for concurrent use, and the time that they take is part of the call.
 //
 // Also without f, the Conn gets the values of a call's context, such as its span. A round trip that several calls
-// share has the values of the first, and does not end with it. So the values of a context may be read shortly
-// after its call has returned because it has ended: pass none that is used again for another request, such as the
-// context of a framework.
+// share has the values of the first, and does not end with it. The contexts that f gets are alike. Once a call has
+// returned, as its context has ended, its values are not read any more: what has its context then finds none. Only a
+// [Limiter.WaitReserve] has them until what it was admitted for has been given back.
 func WithRoundTripHook(f func(ctx context.Context, calls []context.Context) (hooked context.Context, done func(err error))) Option {
 	return optionFunc(func(c *config) {
 		c.require(f != nil, "WithRoundTripHook: f must not be nil")

@@ -114,11 +114,11 @@ func (r Reservation) Commit(ctx context.Context, actual int64) error {
 
 // settleHere settles what the fallback has reserved.
 func (r *reservation) settleHere(actual int64) {
-	if b := r.limiter.borrowers; b != nil {
-		b.begin(r.target) // what is spent past it may be charged to a key that is not tracked any more
-		defer b.end(r.target)
+	if r.local == (sash.Reservation{}) {
+		return
 	}
-	r.local.Commit(actual)
+	// What is spent past it may be charged to a share that is not tracked any more.
+	r.limiter.borrow(func() { r.local.Commit(actual) }, r.target)
 }
 
 // Release is shorthand for Commit of all that was reserved. It is for limits of units that are held at a

@@ -3,7 +3,6 @@ package sashredis
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/seed-30da4c49/sash"
 )
@@ -22,11 +21,6 @@ import (
 // that differ in nothing but the Count or, for a [sash.TokenBucket], the Burst share the counts of a key, and
 // each is admitted if its own limits admit it. Any other two limits count for themselves: one unit may be had
 // under each of them. [Limiter.Reset] forgets what the key was charged under these limits.
-//
-// That does not hold while [FallbackLocal] decides: there a key has the share of the limits of its first call,
-// whatever later calls bring, for as long as any unit counts that was admitted here. A key that is used under a
-// large limit and a small one may so have the large one's share under both. Use such keys with FallbackDeny, or
-// give each plan keys of its own.
 //
 // A lease is for calls under the same limits: if a process makes calls for a key under several, it ends one lease
 // for the other. Units that were leased before calls under a larger Count have charged more than the smaller one
@@ -72,12 +66,12 @@ type limitsKey struct {
 	others string
 }
 
-// keyOfLimits returns the key of limits. There is at least one.
+// keyOfLimits returns the key of limits, which no others have. There is at least one.
 func keyOfLimits(limits []sash.Limit) limitsKey {
-	var others strings.Builder
-	for _, limit := range limits[1:] {
-		others.WriteString(limit.String())
-		others.WriteByte(',')
+	key := limitsKey{first: limits[0]}
+	if len(limits) > 1 {
+		others := append([]sash.Limit(nil), limits[1:]...) // so that limits stay on the stack of the caller
+		key.others = internals.LimitsKey(others)
 	}
-	return limitsKey{limits[0], others.String()}
+	return key
 }

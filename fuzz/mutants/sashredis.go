@@ -10,7 +10,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "given-limits-of-one-first", fault: "limits with the same first one are taken for the same",
-		file: "sashredis/view.go", old: "return limitsKey{limits[0], others.String()}", new: "return limitsKey{limits[0], \"\"}",
+		file: "sashredis/view.go", old: "key.others = internals.LimitsKey(others)", new: "_ = others",
 		tests: "TestTakeLimits|TestModel",
 	},
 	{
@@ -24,14 +24,49 @@ var ofSashredis = []mutant{
 		tests: "TestTakeLimits_LeasesForCalls",
 	},
 	{
-		name: "given-limits-stay-in-the-shares", fault: "a key without charges keeps its share of the limits of an earlier call",
+		name: "given-limits-stay-in-the-shares", fault: "limits are noted for a share although no call asks it any more",
 		file: "sashredis/fallback.go", old: "return of, of.calls == 0", new: "return of, false",
 		tests: "TestTakeLimits_HasAShare",
 	},
 	{
 		name: "given-limits-forgotten-by-a-commit", fault: "the shares deny nothing any more of a key that is charged past a reservation of it",
-		file: "sashredis/reserve.go", old: "if b := r.limiter.borrowers; b != nil {", new: "if b := r.limiter.borrowers; b != nil && b.byName == nil {",
+		file: "sashredis/reserve.go", old: "r.limiter.borrow(func() { r.local.Commit(actual) }, r.target)", new: "r.local.Commit(actual)",
 		tests: "TestTakeLimits_HasAShare|TestModel",
+	},
+	{
+		name: "given-limits-share-a-share", fault: "limits that keep their states differently have one share of a key",
+		file: "sashredis/fallback.go", old: "return t.name + t.suffix }", new: "return t.name }",
+		tests: "TestTakeLimits_HasAShare",
+	},
+	{
+		name: "given-limits-not-followed", fault: "a share keeps the limits of its first call",
+		file: "sashredis/fallback.go", old: "internals.Follow(l.shares, targets[i].share())", new: "_ = targets[i].share()",
+		tests: "TestTakeLimits_HasAShare",
+	},
+	{
+		name: "given-limits-decide-for-others", fault: "calls at the same time are decided by the share of the first one's limits",
+		file: "sashredis/fallback.go", old: "if same = of.limits == targets[i].limits; same {", new: "if same = of.limits != \"\"; same {",
+		tests: "TestTakeLimits_HasItsOwnShare",
+	},
+	{
+		name: "given-limits-reset-others", fault: "a Reset forgets no share",
+		file: "sashredis/limiter.go", old: "l.shares.Reset(t.share())", new: "l.shares.Reset(key)",
+		tests: "TestTakeLimits_HasAShare",
+	},
+	{
+		name: "given-limits-by-their-text", fault: "wrong limits are taken for right ones that print alike",
+		file: "sashredis/view.go", old: "key.others = internals.LimitsKey(others)", new: "for _, l := range others {\n\t\t\tkey.others += l.String()\n\t\t}",
+		tests: "TestWithLimits_DeniesWrongLimits",
+	},
+	{
+		name: "lent-context-kept", fault: "a round trip reads the context of a call that has returned",
+		file: "sashredis/combine.go", old: "l.flights.withdraw(f, c).giveBack()", new: "l.flights.withdraw(f, c)",
+		tests: "TestRoundTripHook|TestModel",
+	},
+	{
+		name: "lent-context-of-a-call-that-has-gone", fault: "a round trip has the context of a call that gave up before it began",
+		file: "sashredis/combine.go", old: "if !c.gone {\n\t\t\tc.lent.of", new: "if c.ctx != nil {\n\t\t\tc.lent.of",
+		tests: "TestModel",
 	},
 
 	// Round trips: their figures, and their hook.
@@ -47,17 +82,17 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "trips-of-no-trace", fault: "the trace of a call that has waited for a round trip ends there",
-		file: "sashredis/combine.go", old: "l.decide(context.WithoutCancel(calls[0].ctx), b)", new: "l.decide(context.Background(), b)",
+		file: "sashredis/combine.go", old: "ctx := l.lend(f, calls)", new: "ctx := context.WithoutCancel(context.Background())\n\t\t\tl.lend(f, calls)",
 		tests: "TestRoundTripHook",
 	},
 	{
 		name: "trips-end-with-the-first", fault: "a round trip that calls share ends when the first of them gives up",
-		file: "sashredis/combine.go", old: "l.decide(context.WithoutCancel(calls[0].ctx), b)", new: "l.decide(calls[0].ctx, b)",
+		file: "sashredis/combine.go", old: "return calls[0].lent\n", new: "return calls[0].ctx\n",
 		tests: "TestRoundTripHook|TestModel",
 	},
 	{
 		name: "trips-hook-knows-one-call", fault: "the hook of a round trip gets the context of its first call alone",
-		file: "sashredis/limiter.go", old: "contexts = append(contexts, c.ctx)", new: "if contexts == nil {\n\t\t\tcontexts = append(contexts, c.ctx)\n\t\t}",
+		file: "sashredis/limiter.go", old: "contexts = append(contexts, c.lent)", new: "if contexts == nil {\n\t\t\tcontexts = append(contexts, c.lent)\n\t\t}",
 		tests: "TestRoundTripHook",
 	},
 	{
@@ -296,17 +331,17 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-forgets", fault: "what a fallback has admitted counts no longer once the store has answered",
-		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tl.shares.Reset(t.name)\n\tinternals.Seed(l.shares,",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tl.shares.Reset(t.share())\n\tinternals.Seed(l.shares,",
 		tests: "TestFallbackLocal",
 	},
 	{
 		name: "fallback-learns-once", fault: "what the store has answered since an earlier outage counts for nothing",
-		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tif l.shares.Peek(t.name, 0).ResetAfter > 0 {\n\t\treturn\n\t}\n\tinternals.Seed(l.shares,",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tif l.shares.Peek(t.share(), 0).ResetAfter > 0 {\n\t\treturn\n\t}\n\tinternals.Seed(l.shares,",
 		tests: "TestFallbackLocal",
 	},
 	{
 		name: "fallback-learns-of-the-least-alone", fault: "a limit that leaves less hides what the store has counted under others since an earlier outage",
-		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares, t.name, pasts)\n", new: "\tleast := int64(1 << 62)\n\tfor i := range pasts {\n\t\tleast, pasts[i].Left = min(least, pasts[i].Left), 1<<62\n\t}\n\tinternals.Seed(l.shares, t.name, pasts)\n\tr, _ := l.shares.Reserve(t.name, l.shares.Peek(t.name, 0).Remaining-least)\n\tr.Release()\n",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares, t.share(), pasts)\n", new: "\tleast := int64(1 << 62)\n\tfor i := range pasts {\n\t\tleast, pasts[i].Left = min(least, pasts[i].Left), 1<<62\n\t}\n\tinternals.Seed(l.shares, t.share(), pasts)\n\tr, _ := l.shares.Reserve(t.share(), l.shares.Peek(t.share(), 0).Remaining-least)\n\tr.Release()\n",
 		tests: "TestFallbackLocal_LearnsUnderEachLimit",
 	},
 	{

@@ -18,6 +18,9 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// from 1, and wraps sash.ErrInvalidLimit.
 	LimitFaults func(limits []Limit) []error
 
+	// LimitsKey returns a text that no other limits have, in this process.
+	LimitsKey func(limits []Limit) string
+
 	// RefuseReconfigure returns the option of a limiter whose Reconfigure returns err and
 	// changes nothing.
 	RefuseReconfigure func(err error) Option
@@ -45,6 +48,10 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// entry, it gets one, and Charges date the units. If it has one, what it was charged counts as a part of
 	// its past, and more units are dated now. It gets none if l has no room, or nothing is ever charged.
 	Seed func(l *Limiter, key string, pasts []Past[Limit])
+
+	// Follow gives a tracked key of l the limits that the function of sash.WithLimitsFor returns for it now, unless
+	// it has them. SetLimits must not be used on l.
+	Follow func(l *Limiter, key string)
 
 	// TakeAllOn is sash.Limiter.TakeAll on Terms for each key, at its index. No two keys are the same, and
 	// there is at least one. It also returns the limits that the charge has crossed.

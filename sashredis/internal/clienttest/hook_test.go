@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,4 +85,49 @@ func TestRoundTripHook_IsNotNil(t *testing.T) {
 		sashredis.WithRoundTripHook(nil))
 	assert.True(t, errors.Is(err, sash.ErrInvalidOption))
 	assert.ErrorContains(t, err, "WithRoundTripHook: f must not be nil")
+}
+
+// What has the context of a call finds no values there once the call has given up: neither the Conn nor a hook.
+func TestRoundTripHook_HasNoContextOfACallThatHasReturned(t *testing.T) {
+	s := newStore(t)
+	hooked := make(chan []context.Context, 10)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithRoundTripHook(
+		func(ctx context.Context, calls []context.Context) (context.Context, func(error)) {
+			hooked <- append([]context.Context{ctx}, calls...)
+			return ctx, func(error) {}
+		}))
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	conn := s.conn
+	s.conn = connFunc(func(ctx context.Context, script *sashredis.Script, keys, args []string) (string, error) {
+		arrived <- struct{}{}
+		<-leave
+		return conn.Run(ctx, script, keys, args)
+	})
+	call := func(ctx context.Context, name string) { l.Take(withName(ctx, "call", name), "k", 1) }
+
+	go call(t.Context(), "alone")
+	<-arrived
+	givesUp, cancel := context.WithCancel(t.Context())
+	var first, second sync.WaitGroup
+	first.Go(func() { call(givesUp, "first") })
+	eventually(t, "the first call waits", func() bool { return waiting(l) == 1 })
+	second.Go(func() { call(t.Context(), "second") })
+	eventually(t, "the second call waits", func() bool { return waiting(l) == 2 })
+	<-hooked
+	leave <- struct{}{}
+	<-arrived
+	contexts := <-hooked
+	names := func() (names []any) {
+		for _, ctx := range contexts {
+			names = append(names, ctx.Value(valueOf{"call"}))
+		}
+		return names
+	}
+	assert.Equal(t, []any{"first", "first", "second"}, names())
+	cancel()
+	first.Wait()
+	assert.Equal(t, []any{nil, nil, "second"}, names())
+	leave <- struct{}{}
+	second.Wait()
+	assert.Equal(t, []any{nil, nil, nil}, names())
 }

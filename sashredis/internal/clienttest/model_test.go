@@ -48,8 +48,7 @@ import (
 // It does not reach the clients, their adapters and clusters, which the faults and losses of this
 // package test. No key is so far ahead of the store's clock that it begins anew: see TestMaxAhead. Of
 // a token bucket that was leased, or was given back units while the clock was late, only what is used
-// is checked. What a fallback admits is not checked once the limits of a key have changed, or the
-// store's clock was set.
+// is checked. What a fallback admits is not checked once the store's clock was set.
 func TestModel(t *testing.T) {
 	if text := os.Getenv("SASH_MODEL_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)

@@ -88,8 +88,8 @@ func (p *program) takeLimits(q caller, r *rand.Rand) {
 	p.one(q, r, "TakeLimits", true)
 }
 
-// give returns limits to give to calls of q. In most programs these are the limits that a key has: then the
-// shares of fallbacks can be checked. In the others, calls under other limits come between.
+// give returns limits to give to calls of q. In most programs these are the limits that a key has: then no lease
+// is ended. In the others, calls under other limits come between.
 func (p *program) give(q *process, r *rand.Rand) []sash.Limit {
 	limits := slices.Clone(q.limitsOf(p.names[0]))
 	switch {
@@ -116,11 +116,6 @@ func (q caller) limitsOf(name string) []sash.Limit {
 func (q caller) begins(what string, names []string, n int64, charge, reserve bool) *asked {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, name := range names {
-		if !slices.Equal(q.limitsOf(name), q.process.limitsOf(name)) {
-			q.program.changed[name] = true
-		}
-	}
 	return q.askUnder(q.limitsOf, what, names, n, charge, reserve)
 }
 
@@ -175,7 +170,7 @@ func (p *program) one(q caller, r *rand.Rand, what string, charge bool) {
 		a := q.begins(what, []string{name}, n, charge && n > 0, false)
 		p.background(a, func() {
 			defer cancel()
-			a.checks(ctx, call(ctx, name, n))
+			a.checks(ctx, call(a.own(ctx), name, n))
 		})
 	}
 }
@@ -195,7 +190,7 @@ func (p *program) takeLeaving(q caller, r *rand.Rand) {
 		a := q.begins("TakeLeaving", []string{name}, n, n > 0, false).leaving(leave)
 		p.background(a, func() {
 			defer cancel()
-			d := q.TakeLeaving(ctx, name, n, leave)
+			d := q.TakeLeaving(a.own(ctx), name, n, leave)
 			if d.Allowed && d.By == sashredis.ByStore && d.Remaining < a.leave {
 				a.faultf("it has left %d", d.Remaining)
 			}
@@ -214,7 +209,7 @@ func (p *program) takeUpTo(q caller, r *rand.Rand) {
 		a.upTo = most > 0
 		p.background(a, func() {
 			defer cancel()
-			taken, d := q.TakeUpTo(ctx, name, most)
+			taken, d := q.TakeUpTo(a.own(ctx), name, most)
 			if taken < 0 || taken > max(most, 0) || most > 0 && d.Allowed != (taken > 0) || a.unlimited && taken != max(most, 0) {
 				a.faultf("it takes %d, and its Decision is %+v", taken, d)
 			}
@@ -241,7 +236,7 @@ func (p *program) all(q caller, r *rand.Rand, what string, charge bool) {
 	a := q.begins(what, names, n, charge && n > 0, false)
 	p.background(a, func() {
 		defer cancel()
-		a.checks(ctx, call(ctx, names, n))
+		a.checks(ctx, call(a.own(ctx), names, n))
 	})
 }
 
@@ -256,7 +251,7 @@ func (p *program) allow(q caller, r *rand.Rand) {
 	a := q.begins("Allow", []string{name}, 1, true, false)
 	p.background(a, func() {
 		defer cancel()
-		allowed := q.Allow(ctx, name)
+		allowed := q.Allow(a.own(ctx), name)
 		a.intime(ctx, 2)
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -330,7 +325,7 @@ func (p *program) waitFor(q caller, r *rand.Rand, what string, leave int64, call
 	p.background(a, func() {
 		defer cancel()
 		a.hasWaits()
-		err := call(ctx, name, n, leave)
+		err := call(a.own(ctx), name, n, leave)
 		a.hasWaited(ctx, err, func() { a.guess(true) })
 	})
 }
@@ -421,7 +416,7 @@ func (p *program) reserve(q caller, r *rand.Rand) {
 	a := q.begins("Reserve", []string{name}, n, n > 0, true)
 	p.background(a, func() {
 		defer cancel()
-		reservation, d := q.Reserve(ctx, name, n)
+		reservation, d := q.Reserve(a.own(ctx), name, n)
 		p.reserved(a, reservation, d, a.checks(ctx, d))
 	})
 }
@@ -433,7 +428,7 @@ func (p *program) reserveLeaving(q caller, r *rand.Rand) {
 	a := q.begins("ReserveLeaving", []string{name}, n, n > 0, true).leaving(leave)
 	p.background(a, func() {
 		defer cancel()
-		reservation, d := q.ReserveLeaving(ctx, name, n, leave)
+		reservation, d := q.ReserveLeaving(a.own(ctx), name, n, leave)
 		p.reserved(a, reservation, d, a.checks(ctx, d))
 	})
 }
@@ -467,7 +462,7 @@ func (p *program) commit(r *rand.Rand, call string) {
 	p.background(a, func() {
 		defer cancel()
 		ended := ctx.Err() != nil
-		settling := context.WithValue(ctx, settling{}, h)
+		settling := context.WithValue(a.own(ctx), settling{}, h)
 		var err error
 		switch call {
 		case "Commit":
@@ -513,7 +508,7 @@ func (p *program) reset(q caller, r *rand.Rand) {
 	p.background(a, func() {
 		defer cancel()
 		q.mayForget(name)
-		err := q.Reset(context.WithValue(ctx, resetting{}, a), name)
+		err := q.Reset(context.WithValue(a.own(ctx), resetting{}, a), name)
 		q.forgetsHere(a) // if nothing was sent
 		a.hasReset(ctx, err)
 		a := q.begins("Take", []string{name}, 1, true, false)
@@ -554,7 +549,7 @@ func (q *process) forgetsHere(a *asked) {
 	a.forgot = true
 	q.turns++
 	now := turn{q.turns, time.Now()}
-	q.shares.Reset(a.names[0])
+	q.shares.Reset(shareOf(a.names[0], a.limits[0]))
 	q.resets[a.names[0]] = now
 	for _, g := range q.grants {
 		if g.by == q && slices.Contains(a.keys, g.key) && g.delivered && !g.dropped && !g.deliveredAt.Equal(now.at) {
@@ -610,7 +605,7 @@ func (p *program) changePlan(_ caller, r *rand.Rand) {
 	default:
 		p.vary(limits, r)
 	}
-	p.plans[name], p.changed[name] = limits, true
+	p.plans[name] = limits
 	p.notef("the limits of %q are %v", name, limits)
 }
 

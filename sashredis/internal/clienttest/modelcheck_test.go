@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -27,6 +28,7 @@ type asked struct {
 	upTo            bool  // it takes what there is, at most n
 	taken           int64 // by one that takes what there is
 	charge, reserve bool
+	returned        atomic.Bool
 	began           time.Time
 	turn            int   // of the world, when it began
 	seq, last       int   // of the world, when it began and ended; last is math.MaxInt if it may come to pass later
@@ -376,18 +378,19 @@ func (a *asked) byFallback(d sashredis.Decision) (fault string) {
 // shares, however often the store was away.
 func (a *asked) byShares() (fault string) {
 	now := a.sharesTime()
-	if a.set || slices.ContainsFunc(a.names, func(name string) bool { return a.program.changed[name] }) {
-		return "" // it goes on by its own clock then, and by the earlier limits
+	if a.set {
+		return "" // it goes on by its own clock then
 	}
 	if slices.ContainsFunc(a.names, func(name string) bool { return a.mayPrecede(a.resets[name]) }) {
 		return "" // the shares of before count, or it is forgotten
 	}
+	if len(a.limits) != len(a.names) || len(a.keys) != len(a.names) {
+		return "" // a key that is named twice, or unlimited
+	}
+	shares := make([]string, len(a.names))
 	for i, name := range a.names {
-		if i < len(a.limits) && len(a.names) == len(a.keys) {
-			a.shares.SetLimitsAt(now, name, localLimits(a.fallback.of(a.limits[i])))
-		} else {
-			return "" // a key that is named twice, or unlimited
-		}
+		shares[i] = shareOf(name, a.limits[i])
+		a.shares.SetLimitsAt(now, shares[i], localLimits(a.fallback.of(a.limits[i])))
 	}
 	latest := now
 	if !a.alone {
@@ -398,16 +401,16 @@ func (a *asked) byShares() (fault string) {
 		n = a.taken
 	}
 	leave := (a.leave*a.fallback.num + max(a.fallback.den, 1) - 1) / max(a.fallback.den, 1)
-	if !a.back && !a.shares.Leaving(leave).Consider(latest, n, a.names...).Allowed {
+	if !a.back && !a.shares.Leaving(leave).Consider(latest, n, shares...).Allowed {
 		return "the fallback admits more than its share"
 	}
 	if !a.charge || n <= 0 {
 		return ""
 	}
-	all, v := a.shares.DecideReserve(now, n, a.names...)
+	all, v := a.shares.DecideReserve(now, n, shares...)
 	if a.local = all[0]; !v.Allowed {
-		for _, name := range a.names {
-			a.shares.Spend(now, n, name)
+		for _, share := range shares {
+			a.shares.Spend(now, n, share)
 		}
 	}
 	return ""

@@ -87,7 +87,9 @@ func (p *process) fate(settles bool) (f fate) {
 
 // Run is the connection of p. A script that is on its way runs, whether its caller still waits or not.
 func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args []string) (string, error) {
-	r := &request{by: p, ctx: ctx, script: script, keys: keys, args: args}
+	r := &request{by: p, script: script, keys: keys, args: args}
+	r.waits, _ = ctx.Value(reserving{}).(*asked)
+	r.settles, _ = ctx.Value(settling{}).(*held)
 	if a, ok := ctx.Value(resetting{}).(*asked); ok {
 		p.forgetsHere(a)
 	}
@@ -98,6 +100,7 @@ func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args 
 	p.trips++
 	f := p.fate(scriptKind(script) == "settle")
 	p.mu.Unlock()
+	defer func() { ctx.Value(resetting{}) }() // as a client that ends a span
 	sent := time.Now()
 	results := make(chan travelled, 1)
 	p.underway.Go(func() {

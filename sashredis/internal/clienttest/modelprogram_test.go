@@ -150,11 +150,10 @@ type program struct {
 	calls     sync.WaitGroup
 	crossed   map[string]int // calls, and calls with options
 
-	planMu  sync.Mutex
-	plans   map[string][]sash.Limit
-	changed map[string]bool // the plans that have changed
-	asked   int             // for the limits or the tag of that name
-	panics  string          // the name for which functions of the user panic; "": none
+	planMu sync.Mutex
+	plans  map[string][]sash.Limit
+	asked  int    // for the limits or the tag of that name
+	panics string // the name for which functions of the user panic; "": none
 }
 
 // held is a reservation that a process holds.
@@ -230,7 +229,7 @@ func (p *process) tagOf(name string) string {
 // newProgram returns the program of a seed. It is to be made in a bubble.
 func newProgram(seed uint64) *program {
 	r := rand.New(rand.NewPCG(seed, 1))
-	p := &program{Rand: r, seed: seed, crossed: map[string]int{}, plans: map[string][]sash.Limit{}, changed: map[string]bool{}}
+	p := &program{Rand: r, seed: seed, crossed: map[string]int{}, plans: map[string][]sash.Limit{}}
 	p.world = &world{
 		began: time.Now(), store: newScriptStore(), ppm: r.Int64N(391) - 195,
 		base:   1_800_000_000_000_000_000 + r.Int64N(int64(24*time.Hour)),
@@ -412,7 +411,7 @@ func (p *program) ends() {
 		q.shares, q.resets = nil, nil
 	}
 	p.planMu.Lock()
-	p.plans, p.changed = nil, nil
+	p.plans = nil
 	p.planMu.Unlock()
 	p.names, p.held = nil, nil
 	p.world.unsure, p.world.guesses, p.world.slots = nil, nil, nil // callers are gone
@@ -427,6 +426,7 @@ func (p *program) background(a *asked, call func()) {
 // function of the user, or the Conn, has panicked.
 func (p *program) guarded(a *asked, call func()) (ok bool) {
 	defer func() {
+		a.returned.Store(true)
 		switch fault := recover(); fault {
 		case nil:
 			ok = true
@@ -441,6 +441,23 @@ func (p *program) guarded(a *asked, call func()) (ok bool) {
 	call()
 	return true
 }
+
+// An ownContext is the context of a call, and may be another request's once that has returned: then its values
+// must not be read.
+type ownContext struct {
+	context.Context
+	call *asked
+}
+
+func (c ownContext) Value(key any) any {
+	if c.call.returned.Load() {
+		c.call.faultf("the values of its context are read although it has returned")
+	}
+	return c.Context.Value(key)
+}
+
+// own returns ctx as the context of a alone.
+func (a *asked) own(ctx context.Context) context.Context { return ownContext{ctx, a} }
 
 // context returns the context of a call.
 func (p *program) context(q *process, r *rand.Rand, bounded bool) (context.Context, context.CancelFunc) {

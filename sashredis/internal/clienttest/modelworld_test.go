@@ -1,7 +1,6 @@
 package clienttest
 
 import (
-	"context"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -111,7 +110,8 @@ type turn struct {
 // A request is a script on its way.
 type request struct {
 	by         *process
-	ctx        context.Context
+	waits      *asked // the WaitReserve that it is of; nil: of none
+	settles    *held  // the reservation that it settles; nil: none that the model holds
 	script     *sashredis.Script
 	keys, args []string
 	// Set once it has run.
@@ -299,7 +299,7 @@ func (w *world) took(r *request, at int64, reply []string) {
 			return
 		}
 		said, _ := strconv.Atoi(counts[i])
-		of, _ := r.ctx.Value(reserving{}).(*asked)
+		of := r.waits
 		if times > 1 || len(counts) > 1 {
 			of = nil // it has not sent it by itself
 		}
@@ -475,14 +475,14 @@ func (w *world) settled(r *request, at int64) {
 	if most := w.mayTouch(r.args[1]); r.settled && w.store.touched > most {
 		w.fails("giving %d units of %q back touches %d members, and may touch %d", left, key, w.store.touched, most)
 	}
-	h, ok := r.ctx.Value(settling{}).(*held)
-	if a, abandoned := r.ctx.Value(reserving{}).(*asked); abandoned {
-		if h, ok = a.abandons(), true; h == nil {
+	h := r.settles
+	if a := r.waits; a != nil {
+		if h = a.abandons(); h == nil {
 			w.fails("%s gives back what it was not admitted for", a)
 			return
 		}
 	}
-	if ok {
+	if h != nil {
 		if h.ran {
 			w.fails("a reservation is settled twice")
 		}
@@ -593,6 +593,12 @@ func localLimits(limits []sash.Limit) []reference.Limit {
 		model[i].Micros = false
 	}
 	return model
+}
+
+// shareOf returns the name of a key in the shares of the fallback: one of its own for limits that share no state.
+func shareOf(name string, limits []sash.Limit) string {
+	_, suffix := wire(name, limits)
+	return name + suffix
 }
 
 // wire returns the limits of a key as scripts read them, and what is equal of limits whose keys share a

@@ -2,6 +2,8 @@ package clienttest
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,8 +65,14 @@ func TestWithLimits_DeniesWrongLimits(t *testing.T) {
 	s := newStore(t)
 	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1)})
 	ctx := context.Background()
+	counter := sash.PerSecond(5).Counter()
+	precise := counter
+	precise.Precision = time.Millisecond // its text does not tell
+	require.NoError(t, l.TakeLimits(ctx, "k", 0, counter, counter).Err)
+	before := s.count()
 	for what, limits := range map[string][]sash.Limit{
 		"limit 2: Window must be whole microseconds": {sash.PerSecond(5), {Count: 5, Window: 1}},
+		"limit 2: Precision is for SlidingBuckets":   {counter, precise},
 		"limit 1: Count must be >= 0":                {{Count: -1, Window: time.Second}},
 	} {
 		v := l.WithLimits(limits...)
@@ -80,8 +88,8 @@ func TestWithLimits_DeniesWrongLimits(t *testing.T) {
 	d := l.TakeLimits(ctx, "k", 1)
 	assert.ErrorIs(t, d.Err, sash.ErrNoLimit)
 	assert.Equal(t, sash.Never, d.RetryAfter)
-	assert.Equal(t, int64(9), l.Stats().Invalid)
-	assert.Zero(t, s.count())
+	assert.Equal(t, int64(13), l.Stats().Invalid)
+	assert.Equal(t, before, s.count())
 }
 
 // Limits beyond those that a limiter keeps work as well.
@@ -129,8 +137,8 @@ func TestTakeLimits_LeasesForCallsUnderTheSameLimits(t *testing.T) {
 	assert.Equal(t, int64(2000-6), l.WithLimits(larger).Peek(ctx, "k", 0).Remaining)
 }
 
-// FallbackLocal decides by a share of the limits that the call brings. A key keeps its share until nothing
-// counts.
+// FallbackLocal decides by a share of the limits that the call brings. Limits that differ in Count alone share
+// what is used, as they do in the store.
 func TestTakeLimits_HasAShareOfTheLimits(t *testing.T) {
 	s := newStore(t)
 	l, _ := s.limiter([]sash.Limit{sash.PerMinute(1000)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 4)))
@@ -141,12 +149,16 @@ func TestTakeLimits_HasAShareOfTheLimits(t *testing.T) {
 	assert.Equal(t, sashredis.ByFallback, d.By)
 	assert.Equal(t, sash.PerMinute(20).Counter(), d.Limit)
 	assert.Equal(t, int64(19), d.Remaining)
-	assert.Equal(t, int64(18), l.TakeLimits(ctx, "new", 1, larger).Remaining, "the share that the key has")
+	assert.Equal(t, int64(38), l.TakeLimits(ctx, "new", 1, larger).Remaining, "of 40, 2 are used")
+	assert.Equal(t, int64(17), l.TakeLimits(ctx, "new", 1, limit).Remaining)
+	assert.Equal(t, int64(24), l.TakeLimits(ctx, "new", 1, sash.PerSecond(100)).Remaining, "these have a share of their own")
+	assert.Equal(t, int64(16), l.TakeLimits(ctx, "new", 1, limit).Remaining)
 	assert.Equal(t, int64(39), l.TakeLimits(ctx, "third", 1, larger).Remaining)
 	assert.Equal(t, int64(9), l.TakeLimits(ctx, "known", 1, limit).Remaining, "goes on from the mirror")
 	assert.Equal(t, int64(249), l.Take(ctx, "own", 1).Remaining)
 	require.Error(t, l.WithLimits(limit).Reset(ctx, "new"))
 	assert.Equal(t, int64(39), l.TakeLimits(ctx, "new", 1, larger).Remaining, "it has begun anew")
+	assert.Equal(t, int64(23), l.TakeLimits(ctx, "new", 1, sash.PerSecond(100)).Remaining, "and this has not")
 
 	// What is spent past a reservation is charged under the same limits, if the key was forgotten.
 	v := l.WithLimits(limit)
@@ -155,4 +167,29 @@ func TestTakeLimits_HasAShareOfTheLimits(t *testing.T) {
 	require.Error(t, v.Reset(ctx, "spent"))
 	require.NoError(t, r.Commit(ctx, 4))
 	assert.Equal(t, int64(17), v.Peek(ctx, "spent", 0).Remaining)
+}
+
+// Calls at the same time, under limits that differ in Count, are each decided by the share of their own limits.
+func TestTakeLimits_HasItsOwnShareAtTheSameTime(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(0)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+	s.set(func() { s.err = errAway })
+	var calls sync.WaitGroup
+	for i := range 8 {
+		calls.Go(func() {
+			count := int64(100 + 100*(i%2))
+			limit := sash.PerMinute(count).Counter()
+			for j := range 200 {
+				keys := []string{"a", "b"}
+				if j%2 == 0 {
+					slices.Reverse(keys)
+				}
+				d := l.WithLimits(limit).TakeAll(context.Background(), keys, 1)
+				assert.Equal(t, count/2, d.Limit.Count)
+				assert.Less(t, d.Remaining, count/2)
+			}
+		})
+	}
+	calls.Wait()
+	assert.Zero(t, l.TakeLimits(context.Background(), "a", 0, sash.PerMinute(200).Counter()).Remaining, "all of the larger share is used")
 }
