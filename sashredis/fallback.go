@@ -287,7 +287,7 @@ func (l *Limiter) tryAfter() time.Duration {
 	return time.Duration(max(l.breaker.probeAt.Load()-l.local.Now(), 1))
 }
 
-// decideLocally sets a to the answer to its call by the shares of targets, which [Limiter.borrow] keeps under
+// decideLocally sets a to the answer to its call by the shares of targets, which borrow keeps under
 // their limits. They leave the share of what the call is to leave, rounded up: so all processes together leave
 // at least that.
 func (l *Limiter) decideLocally(targets []target, a *answer) {
