@@ -470,3 +470,42 @@ func TestAtOnce_OfAKeyByItselfWithAStore(t *testing.T) {
 	require.Equal(t, 200, s.do("GET /", "X-Key", "other").Code)
 	require.Equal(t, "take api\x00other", store.calls[len(store.calls)-1])
 }
+
+// A store may know of limits that the Limiter does not. Then its Take is a Reserve, and says so of each key.
+func TestAtOnce_OfAKeyThatOnlyTheStoreKnowsToHold(t *testing.T) {
+	panics := true
+	store := &knowingStore{new(localStore)}
+	s := newStoreSite(t, store, per("other", "", sash.PerHour(9).Log()), per("api", "", sash.PerHour(9).Log()),
+		httplimit.WithObserver(func(httplimit.Event) {
+			if panics {
+				panic("of a test")
+			}
+		}))
+	left := func() int64 { return store.Limiter.Peek("api\x00k", 0).Remaining }
+	require.NoError(t, store.Limiter.SetLimits("api\x00k", sash.AtOnce(1, time.Hour)))
+	require.Equal(t, 500, s.do("GET /", "X-Key", "k").Code)
+	require.EqualValues(t, 1, left(), "the panic of an observer leaves nothing held")
+	panics, store.calls = false, nil
+	v := s.Decide(nil, newRequest("GET /", "X-Key", "k"))
+	require.Equal(t, httplimit.Admitted, v.Outcome)
+	require.Zero(t, left())
+	v.Charges.Settle(httplimit.Response{Status: 200})
+	require.EqualValues(t, 1, left())
+	require.Equal(t, []string{"reserve other\x00k api\x00k", "commit other\x00k 1", "commit api\x00k 1"}, store.calls)
+}
+
+// A knowingStore is a localStore that knows the keys of api to hold units.
+type knowingStore struct{ *localStore }
+
+func (s *knowingStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
+	_, err := s.localStore.open(keys)
+	return s, err
+}
+
+func (s *knowingStore) Take(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	d := s.Reserve(ctx, keys, n, leave)
+	for i, key := range keys {
+		d.Keys[i].Holds = key[:3] == "api"
+	}
+	return d
+}

@@ -23,6 +23,16 @@ var ofHTTPHolding = []mutant{
 		tests: "TestAtOnce_OfAKeyByItselfWithAStore",
 	},
 	{
+		name: "http-holding-what-a-store-knows", fault: "a request gives back before its response what only the store knows that it holds",
+		file: "httplimit/admit.go", old: "t.holds || each[0].Holds", new: "t.holds",
+		tests: "TestAtOnce_OfAKeyThatOnlyTheStore",
+	},
+	{
+		name: "http-holding-what-a-store-knows-after-a-panic", fault: "the panic of an observer leaves held what only the store knows that the request holds",
+		file: "httplimit/admit.go", old: "c.reserves || t.reserved // it may", new: "c.reserves // it may",
+		tests: "TestAtOnce_OfAKeyThatOnlyTheStore",
+	},
+	{
 		name: "http-holding-after-a-panic", fault: "a request whose observer has panicked holds units for their lease",
 		file: "httplimit/decide.go", old: "	if c.reserves { // what stays charged must not stay held, as far as a store may be asked\n		c.closeLogged(r)\n	}\n", new: "",
 		tests: "TestAtOnce_APanicWithin",

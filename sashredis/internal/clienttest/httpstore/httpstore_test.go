@@ -609,6 +609,43 @@ func TestLimitsFor(t *testing.T) {
 	})
 }
 
+// Limits that only the store knows may hold units. A request holds them until its response, and no longer, however
+// it is charged.
+func TestLimitsFor_OfTheStoreMayHoldUnits(t *testing.T) {
+	free, given := per("free", "", sash.PerHour(50).Log()), per("given", "", sash.PerHour(50).Log())
+	given.Charge = func(int) bool { return false }
+	dear := per("dear", "", sash.PerHour(50).Log())
+	dear.Cost = func(*http.Request) int64 { return 2 }
+	shadow := per("api", "", sash.PerHour(50).Log())
+	shadow.Shadow = true
+	api := per("api", "", sash.PerHour(50).Log())
+	for name, policies := range map[string][]httplimit.Option{
+		"alone": {api}, "with another": {api, free}, "with one that gives back": {given, api},
+		"with another cost": {api, dear}, "as a shadow": {free, shadow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, append(policies, onStore(embedded(t), sashredis.WithLimitsFor(func(key string) []sash.Limit {
+				if key == "api\x00k" {
+					return []sash.Limit{sash.PerHour(50).Log(), sash.AtOnce(2, time.Hour)}
+				}
+				return nil
+			})))...)
+			left := func() int64 {
+				return s.Store().(*httpstore.Store).Limiter().Peek(context.Background(), "api\x00k", 0).Remaining
+			}
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("X-User", "k")
+			for range 3 {
+				v := s.Decide(nil, r)
+				require.Equal(t, httplimit.Admitted, v.Outcome)
+				require.EqualValues(t, 1, left(), "held")
+				v.Charges.Settle(httplimit.Response{Status: 200, Request: r})
+				require.EqualValues(t, 2, left(), "free")
+			}
+		})
+	}
+}
+
 // What is wrong is refused by New, also of policies after the first.
 func TestNew_RefusesWhatAStoreCannotKeep(t *testing.T) {
 	odd := per("odd", "", sash.Per(5, 1001))
