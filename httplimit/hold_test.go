@@ -220,6 +220,35 @@ func TestAtOnce_APanicOfTheObserverOfAPanic(t *testing.T) {
 	require.Zero(t, s.held(t, "api", 1))
 }
 
+// Slots are free again, too, if what is called after a response ends its goroutine, as a check of a test does.
+func TestAtOnce_TheGoroutineEndsAtASettlement(t *testing.T) {
+	for name, change := range map[string]func(p *httplimit.Policy){
+		"in Charge":   func(p *httplimit.Policy) { p.Charge = func(int) bool { runtime.Goexit(); return true } },
+		"in Settle":   func(p *httplimit.Policy) { p.Settle = func(*httplimit.Response) int64 { runtime.Goexit(); return 0 } },
+		"an observer": func(p *httplimit.Policy) { p.Settle = func(*httplimit.Response) int64 { return 2 } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := holding(1), holding(1)
+			first.Name = "first"
+			change(&first)
+			s := newSite(t, first, second, httplimit.WithObserver(func(e httplimit.Event) {
+				if e.Outcome == httplimit.Settled {
+					runtime.Goexit()
+				}
+			}))
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				s.do("GET /", "X-Key", "k")
+			}()
+			<-ended
+			for _, policy := range []string{"first", "api"} {
+				require.Zero(t, s.held(t, policy, 1), policy)
+			}
+		})
+	}
+}
+
 // A store that panics when a reservation is closed of which nothing may change is a fault like any other.
 func TestAtOnce_AStoreThatPanicsWhileItCloses(t *testing.T) {
 	s := newStoreSite(t, &panickingStore{new(localStore)}, holding(1), per("other", "", sash.PerHour(9).Log()))

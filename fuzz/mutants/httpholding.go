@@ -33,6 +33,16 @@ var ofHTTPHolding = []mutant{
 		tests: "TestAtOnce_OfAKeyThatOnlyTheStore",
 	},
 	{
+		name: "http-holding-after-the-end-of-a-goroutine", fault: "a slot is held for its lease if a function of its policy ends the goroutine",
+		file: "httplimit/charge.go", old: "if c.reservation.isOpen() { // a function", new: "if false { // a function",
+		tests: "TestAtOnce_TheGoroutineEnds",
+	},
+	{
+		name: "http-holding-behind-the-end-of-a-goroutine", fault: "slots are held for their lease if an observer ends the goroutine at the settlement before",
+		file: "httplimit/charge.go", old: "		defer l.settleAll(charges[1:], r)\n		l.settle(&charges[0], r)", new: "		l.settle(&charges[0], r)\n		l.settleAll(charges[1:], r)",
+		tests: "TestAtOnce_TheGoroutineEnds",
+	},
+	{
 		name: "http-holding-after-a-panic", fault: "a request whose observer has panicked holds units for their lease",
 		file: "httplimit/decide.go", old: "	if c.reserves { // what stays charged must not stay held, as far as a store may be asked\n		c.closeLogged(r)\n	}\n", new: "",
 		tests: "TestAtOnce_APanicWithin",
