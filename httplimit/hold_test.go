@@ -176,6 +176,16 @@ func TestAtOnce_APanicWithinLeavesNothingHeld(t *testing.T) {
 			})
 		}
 	})
+	t.Run("an observer of package sash", func(t *testing.T) {
+		other := per("other", "", sash.PerHour(9).Log())
+		for name, policies := range map[string][]httplimit.Option{"alone": {holding(2)}, "with another": {other, holding(2)}} {
+			t.Run(name, func(t *testing.T) {
+				s := newSite(t, append(policies, httplimit.WithSash(sash.WithObserver(func(string, int64, sash.Decision) { panic("of a test") })))...)
+				require.Equal(t, 500, s.do("GET /", "X-Key", "k").Code)
+				require.Zero(t, s.held(t, "api", 2))
+			})
+		}
+	})
 	t.Run("a function of a shadow, with a store", func(t *testing.T) {
 		shadow, store := per("shadow", "", sash.PerHour(9).Log()), new(localStore)
 		shadow.Shadow = true
