@@ -4,7 +4,7 @@ package main
 var ofHolding = []mutant{
 	{
 		name: "holding-after-a-panic", fault: "units are held for their lease if the observer of the call that reserves them panics",
-		file: "reserve.go", old: "			if !returned {\n				l.reservation", new: "			if false {\n				l.reservation",
+		file: "reserve.go", old: "			if !returned {\n				l.reservation", new: "			if !returned && n == 0 {\n				l.reservation",
 		tests: "TestAtOnce_AnObserverThatPanics",
 	},
 	{
