@@ -594,6 +594,34 @@ func TestAtOnce_LosesAndDoublesNothingInManyPrograms(t *testing.T) {
 	}
 }
 
+// What a call holds whose observer panics is free again: no caller has the reservation. The charge stays, under a
+// rate.
+func TestAtOnce_AnObserverThatPanicsHoldsNothing(t *testing.T) {
+	for name, call := range map[string]func(l *Limiter){
+		"Reserve":        func(l *Limiter) { l.Reserve("k", 2) },
+		"ReserveLeaving": func(l *Limiter) { l.ReserveLeaving("k", 2, 1) },
+		"ReserveAll":     func(l *Limiter) { l.ReserveAll([]string{"k", "other"}, 2) },
+		"WaitReserve":    func(l *Limiter) { _, _ = l.WaitReserve(t.Context(), "k", 2) },
+		"of httplimit":   func(l *Limiter) { l.takeHolding("k", 2, 0, nil) },
+		"of a Transport": func(l *Limiter) { _, _ = l.waitHolding(t.Context(), "k", 2) },
+		"of policies":    func(l *Limiter) { l.takeAllHolding([]string{"k", "other"}, nil, 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			panics := true
+			l := Must(New(PerDay(10).Log(), AtOnce(3, time.Hour), WithClock(NewManualClock(0)), WithSweepInterval(-1), WithObserver(func(string, int64, Decision) {
+				if panics {
+					panic("of a test")
+				}
+			})))
+			require.Panics(t, func() { call(l) })
+			panics = false
+			require.EqualValues(t, 3, l.Peek("k", 0).Remaining)
+			require.NoError(t, l.SetLimits("k", PerDay(10).Log()))
+			require.EqualValues(t, 8, l.Peek("k", 0).Remaining)
+		})
+	}
+}
+
 func TestRelease_OfNothing(t *testing.T) {
 	require.NotPanics(t, func() { Reservation{}.Release() })
 }

@@ -11,7 +11,7 @@ import (
 //
 // Whether they are held is a fact of the entry that is charged, whose limits do not change. So no SetLimits or
 // Reconfigure comes between the look and the charge, which would hold units without a reservation.
-func (l *Limiter) takeHolding(name string, n, leave int64, next *Decision) (r Reservation, d Decision) {
+func (l *Limiter) takeHolding(name string, n, leave int64, next *Decision) (_ Reservation, d Decision) {
 	g, k := l.current.Load(), l.key(name)
 	q := query{at: g.instant(l.clock.Now()), n: n, leave: max(leave, 0), charge: n > 0, chargeDenied: l.chargeDenied}
 	if e := g.keys.load(k); e == nil || !g.ruleset.tryUnheld(e, q, &d, next) {
@@ -19,12 +19,13 @@ func (l *Limiter) takeHolding(name string, n, leave int64, next *Decision) (r Re
 		targets := buf[:]
 		q.leave = 0 // the target says it
 		l.takeAll(targets, g, &request{query: q}, &d)
-		r = l.reservation(&targets[0], n, d)
+		l.observeReserved(targets, n, d)
+		return l.reservation(&targets[0], n, d), d
 	}
 	if l.observer != nil && n != 0 {
 		l.observe(k, n, d)
 	}
-	return r, d
+	return Reservation{}, d
 }
 
 // tryUnheld is the fast path of takeHolding. If it reports false, it had no effect.
@@ -63,7 +64,7 @@ func (l *Limiter) takeAllHolding(keys []string, terms []bridge.Terms, n int64) (
 	if slices.ContainsFunc(targets, func(t target) bool { return t.origins != nil }) {
 		held = l.reservations(targets, keys, n, d)
 	}
-	l.observeAll(targets, n, d)
+	l.observeReserved(targets, n, d)
 	return held, d, crossingsOf(targets)
 }
 

@@ -188,6 +188,9 @@ func WithChargeDenied() Option {
 // f runs in the goroutine of the call, before the call returns. It must be safe for
 // concurrent use, and the call takes as much longer as f runs. It may keep the key, which
 // is the table's own copy. For a key that is not tracked, a copy is made, which allocates.
+//
+// If f panics, the call does, and its charge stays. But units that are held until a reservation is settled, as by
+// [AtOnce], are given back, since no caller has the reservation.
 func WithObserver(f func(key string, n int64, d Decision)) Option {
 	return optionFunc(func(c *config) {
 		c.require(f != nil, "WithObserver: f must not be nil")

@@ -93,8 +93,26 @@ func (l *Limiter) reserve(targets []target, n int64) (d Decision) {
 		targets[i].reserve = true
 	}
 	l.takeAll(targets, nil, &request{query: query{n: n, charge: n > 0, chargeDenied: l.chargeDenied}}, &d)
-	l.observeAll(targets, n, d)
+	l.observeReserved(targets, n, d)
 	return d
+}
+
+// observeReserved is observeAll for a call that returns the reservations of targets. If the observer does not
+// return, no caller has them. Then the charges stay, and units that are held are given back.
+func (l *Limiter) observeReserved(targets []target, n int64, d Decision) {
+	if l.observer == nil {
+		return
+	}
+	returned := false
+	defer func() {
+		for i := range targets {
+			if !returned {
+				l.reservation(&targets[i], n, d).Release()
+			}
+		}
+	}()
+	l.observeAll(targets, n, d)
+	returned = true
 }
 
 // reservation returns the reservation of what d says was taken from t.

@@ -103,7 +103,7 @@ func (l *Limiter) wait(ctx context.Context, targets []target, n int64) (Decision
 		return Decision{}, err
 	}
 	// The observer is the caller's code: call it once the call is not in a queue any more.
-	l.observeAll(targets, n, d)
+	l.observeReserved(targets, n, d)
 	return d, nil
 }
 

@@ -196,6 +196,7 @@ func (c *call) ask(ask func(context.Context, []string, int64, []int64) StoreDeci
 			t.decision, t.decided = each[0].Decision, true
 			t.next, t.nextKnown, t.remaining = each[0].Next, true, each[0].Next.Remaining
 			t.reservation.stored, t.reserved = each[0].Commit, each[0].Commit != nil && answer.Allowed
+			t.holds, c.reserves = t.holds || each[0].Holds, c.reserves || t.reserved // it may have reserved by itself
 			t.by, t.err = answer.By, answer.Err
 			each = each[1:]
 		}

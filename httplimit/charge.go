@@ -43,16 +43,19 @@ func (c *Charges) Settle(r Response) {
 	// A transport may see a response end in several ways, and settle at each.
 	c.settled.Do(func() {
 		r.Request = c.request
-		for i := range c.all {
-			c.limiter.settle(&c.all[i], r)
-		}
-		// Only now may others go on: a request that waits under one policy finds what is back under all.
-		for i := range c.all {
-			if charge := &c.all[i]; charge.frees {
-				c.limiter.waits.Free(charge.key, 0)
-			}
-		}
+		defer c.wake()
+		c.limiter.settleAll(c.all, r)
 	})
+}
+
+// wake lets others go on that wait for what c has given back. It comes after the last charge: so a request that waits
+// under one policy finds what is back under all.
+func (c *Charges) wake() {
+	for i := range c.all {
+		if charge := &c.all[i]; charge.frees {
+			c.limiter.waits.Free(charge.key, 0)
+		}
+	}
 }
 
 // Serve calls next, and settles the charges by what next writes to its ResponseWriter, as the middleware
@@ -161,10 +164,23 @@ func (c *Charge) Add(units int64) {
 	c.more = window.Plus(c.more, units)
 }
 
+// settleAll settles all charges, also if a function of the user ends the goroutine at one of them.
+func (l *Limiter) settleAll(charges []Charge, r Response) {
+	if len(charges) > 0 {
+		defer l.settleAll(charges[1:], r)
+		l.settle(&charges[0], r)
+	}
+}
+
 // settle changes c to what the request has cost. The response is written already, and the other charges
 // must be settled, too, so it recovers from a panic of an observer or of the store.
 func (l *Limiter) settle(c *Charge, r Response) {
 	defer logPanics(r.Request)
+	defer func() {
+		if c.reservation.isOpen() { // a function of the policy has ended the goroutine: the estimate stays
+			l.change(r.Request.Context(), c, c.estimate)
+		}
+	}()
 	r.Estimate = c.estimate
 	c.mu.Lock() // the handler may have left goroutines behind, which still call Add
 	said, cost, more := c.said, c.units, c.more
@@ -173,10 +189,7 @@ func (l *Limiter) settle(c *Charge, r Response) {
 		cost = l.costByPolicy(c, &r)
 	}
 	cost = max(window.Plus(cost, more), 0)
-	// Commit to the estimate, too: the reservation is no longer open then.
-	crossed, err := c.reservation.commit(r.Request.Context(), cost, c.policy.near)
-	c.event.Err, c.event.Near, c.event.Estimate = err, l.known(c.policy, crossed), c.estimate
-	c.frees = cost < c.estimate || c.holds
+	l.change(r.Request.Context(), c, cost) // to the estimate, too: the reservation is no longer open then
 	outcome := Settled
 	switch c.event.Cost = cost; {
 	case cost == c.estimate && (said || !r.unseen || !c.policy.settles):
@@ -187,6 +200,13 @@ func (l *Limiter) settle(c *Charge, r Response) {
 		c.event.Cost, outcome = c.estimate, GivenBack
 	}
 	l.emit(&c.event, outcome)
+}
+
+// change changes the charge of c to cost.
+func (l *Limiter) change(ctx context.Context, c *Charge, cost int64) {
+	crossed, err := c.reservation.commit(ctx, cost, c.policy.near)
+	c.event.Err, c.event.Near, c.event.Estimate = err, l.known(c.policy, crossed), c.estimate
+	c.frees = cost < c.estimate || c.holds
 }
 
 // known returns those of the limits that a settlement under p has crossed that clients know. They may be the

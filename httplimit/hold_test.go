@@ -176,6 +176,16 @@ func TestAtOnce_APanicWithinLeavesNothingHeld(t *testing.T) {
 			})
 		}
 	})
+	t.Run("an observer of package sash", func(t *testing.T) {
+		other := per("other", "", sash.PerHour(9).Log())
+		for name, policies := range map[string][]httplimit.Option{"alone": {holding(2)}, "with another": {other, holding(2)}} {
+			t.Run(name, func(t *testing.T) {
+				s := newSite(t, append(policies, httplimit.WithSash(sash.WithObserver(func(string, int64, sash.Decision) { panic("of a test") })))...)
+				require.Equal(t, 500, s.do("GET /", "X-Key", "k").Code)
+				require.Zero(t, s.held(t, "api", 2))
+			})
+		}
+	})
 	t.Run("a function of a shadow, with a store", func(t *testing.T) {
 		shadow, store := per("shadow", "", sash.PerHour(9).Log()), new(localStore)
 		shadow.Shadow = true
@@ -218,6 +228,35 @@ func TestAtOnce_APanicOfTheObserverOfAPanic(t *testing.T) {
 	}))
 	require.Equal(t, []int{200, 200}, s.codes(2, "GET /", "X-Key", "k"))
 	require.Zero(t, s.held(t, "api", 1))
+}
+
+// Slots are free again, too, if what is called after a response ends its goroutine, as a check of a test does.
+func TestAtOnce_TheGoroutineEndsAtASettlement(t *testing.T) {
+	for name, change := range map[string]func(p *httplimit.Policy){
+		"in Charge":   func(p *httplimit.Policy) { p.Charge = func(int) bool { runtime.Goexit(); return true } },
+		"in Settle":   func(p *httplimit.Policy) { p.Settle = func(*httplimit.Response) int64 { runtime.Goexit(); return 0 } },
+		"an observer": func(p *httplimit.Policy) { p.Settle = func(*httplimit.Response) int64 { return 2 } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := holding(1), holding(1)
+			first.Name = "first"
+			change(&first)
+			s := newSite(t, first, second, httplimit.WithObserver(func(e httplimit.Event) {
+				if e.Outcome == httplimit.Settled {
+					runtime.Goexit()
+				}
+			}))
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				s.do("GET /", "X-Key", "k")
+			}()
+			<-ended
+			for _, policy := range []string{"first", "api"} {
+				require.Zero(t, s.held(t, policy, 1), policy)
+			}
+		})
+	}
 }
 
 // A store that panics when a reservation is closed of which nothing may change is a fault like any other.
@@ -469,4 +508,43 @@ func TestAtOnce_OfAKeyByItselfWithAStore(t *testing.T) {
 	require.Equal(t, []int{200, 200}, s.codes(2, "GET /", "X-Key", "k"))
 	require.Equal(t, 200, s.do("GET /", "X-Key", "other").Code)
 	require.Equal(t, "take api\x00other", store.calls[len(store.calls)-1])
+}
+
+// A store may know of limits that the Limiter does not. Then its Take is a Reserve, and says so of each key.
+func TestAtOnce_OfAKeyThatOnlyTheStoreKnowsToHold(t *testing.T) {
+	panics := true
+	store := &knowingStore{new(localStore)}
+	s := newStoreSite(t, store, per("other", "", sash.PerHour(9).Log()), per("api", "", sash.PerHour(9).Log()),
+		httplimit.WithObserver(func(httplimit.Event) {
+			if panics {
+				panic("of a test")
+			}
+		}))
+	left := func() int64 { return store.Limiter.Peek("api\x00k", 0).Remaining }
+	require.NoError(t, store.Limiter.SetLimits("api\x00k", sash.AtOnce(1, time.Hour)))
+	require.Equal(t, 500, s.do("GET /", "X-Key", "k").Code)
+	require.EqualValues(t, 1, left(), "the panic of an observer leaves nothing held")
+	panics, store.calls = false, nil
+	v := s.Decide(nil, newRequest("GET /", "X-Key", "k"))
+	require.Equal(t, httplimit.Admitted, v.Outcome)
+	require.Zero(t, left())
+	v.Charges.Settle(httplimit.Response{Status: 200})
+	require.EqualValues(t, 1, left())
+	require.Equal(t, []string{"reserve other\x00k api\x00k", "commit other\x00k 1", "commit api\x00k 1"}, store.calls)
+}
+
+// A knowingStore is a localStore that knows the keys of api to hold units.
+type knowingStore struct{ *localStore }
+
+func (s *knowingStore) open(keys httplimit.StoreKeys) (httplimit.Store, error) {
+	_, err := s.localStore.open(keys)
+	return s, err
+}
+
+func (s *knowingStore) Take(ctx context.Context, keys []string, n int64, leave []int64) httplimit.StoreDecision {
+	d := s.Reserve(ctx, keys, n, leave)
+	for i, key := range keys {
+		d.Keys[i].Holds = key[:3] == "api"
+	}
+	return d
 }

@@ -29,7 +29,8 @@ type Store interface {
 	Peek(ctx context.Context, keys []string, n int64, leave []int64) StoreDecision
 
 	// Reserve is Take of charges that may change, or hold units, until the Commit of each key. Then nothing
-	// need remain. Keys whose limits hold units are charged by Reserve alone.
+	// need remain. Keys of which the Limiter knows that their limits hold units are charged by Reserve alone. If
+	// the store knows other limits of a key, by which it holds units, a Take is a Reserve.
 	Reserve(ctx context.Context, keys []string, n int64, leave []int64) StoreDecision
 
 	// Wait blocks until n units are charged to key. It returns the same errors as [sash.Limiter.Wait].
@@ -65,10 +66,13 @@ type KeyDecision struct {
 	// [sash.Never] if the time until more is left is not known.
 	Next sash.Decision
 	// Commit changes the charge of this key to the units that the call has cost, even if that is more
-	// than is left. Only a Reserve that was admitted sets it. It is called once at most, also with the
-	// units that were charged: then there is nothing to change. In any case it gives back all units that
-	// the key holds by the Reserve, under limits by [sash.AtOnce].
+	// than is left. Only a Reserve that was admitted sets it, or a Take that is a Reserve. It is called once
+	// at most, also with the units that were charged: then there is nothing to change. In any case it gives
+	// back all units that the key holds by the Reserve, under limits by [sash.AtOnce].
 	Commit func(ctx context.Context, actual int64) error
+	// Holds says that the key holds units until the Commit. It need not be set if the limits that the Limiter
+	// knows say so. Else Commit would be called before the response.
+	Holds bool
 }
 
 // StoreKeys describes the keys of a [Limiter] to the [Store] that it opens.

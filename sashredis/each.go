@@ -3,6 +3,7 @@ package sashredis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -32,9 +33,9 @@ func policyLimits(limits [][]sash.Limit, limitsFor func(key string) []sash.Limit
 
 // decideEach is Take, Peek or Reserve for several keys, all or nothing, and tells what each of
 // them says. The keys must differ. Of each, as many units must remain as leaves has at its index; nil stands
-// for none. It costs one round trip, as TakeAll does. A key with a log, buckets or parts may cost one more if
-// it was charged past its limit, or has less than must remain: the first answer may not tell when there are
-// units for such a call again.
+// for none. A Take is a Reserve if any of the keys holds units. It costs one round trip, as TakeAll does. A key
+// with a log, buckets or parts may cost one more if it was charged past its limit, or has less than must remain:
+// the first answer may not tell when there are units for such a call again.
 func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64, leaves []int64) bridge.Answer {
 	targets, d := l.targets(keys, n)
 	if d.Err != nil {
@@ -43,6 +44,9 @@ func (l *Limiter) decideEach(ctx context.Context, op op, keys []string, n int64,
 	a := answer{Decision: d}
 	if len(targets) > 0 {
 		a = answer{}
+		if op == take && slices.ContainsFunc(targets, func(t target) bool { return t.holds }) {
+			op = reserve // the caller may not know the limits, and could give nothing back
+		}
 		l.call(ctx, targets, leaving(op, n, leavesOf(targets, keys, leaves)...), &a)
 		if a.By == ByStore && a.Err != nil {
 			a.Limit = targets[0].rules[0].Limit
@@ -88,7 +92,7 @@ func (l *Limiter) ofKey(ctx context.Context, a *answer, t target, index int) (k 
 	}
 	k = l.found(ctx, a, t, index, leave)
 	if a.Allowed && a.call.op == reserve {
-		k.Commit = l.reservation(t, index, a).Commit
+		k.Commit, k.Holds = l.reservation(t, index, a).Commit, t.holds
 	}
 	// What must remain is not there for such a call.
 	k.Next.Remaining = max(k.Next.Remaining-leave, 0)

@@ -3,6 +3,16 @@ package main
 // ofHolding are faults of limits of the units that are held at a time.
 var ofHolding = []mutant{
 	{
+		name: "holding-after-a-panic", fault: "units are held for their lease if the observer of the call that reserves them panics",
+		file: "reserve.go", old: "			if !returned {\n				l.reservation", new: "			if !returned && n == 0 {\n				l.reservation",
+		tests: "TestAtOnce_AnObserverThatPanics",
+	},
+	{
+		name: "holding-after-a-panic-in-httplimit", fault: "a request holds units for their lease if the observer of package sash panics",
+		file: "holding.go", old: "		l.observeReserved(targets, n, d)\n		return l.res", new: "		l.observe(k, n, d)\n		return l.res",
+		tests: "TestAtOnce_AnObserverThatPanics",
+	},
+	{
 		name: "holding-what-was-used", fault: "a Commit gives back only what was not used, as under a log",
 		file: "compile.go", old: "r.held = concurrency{(*slidingLog)(r)}, false, true", new: "r.held = concurrency{(*slidingLog)(r)}, false, false",
 		tests: "TestAtOnce_AnySettlingReleases",

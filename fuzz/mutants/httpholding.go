@@ -23,6 +23,26 @@ var ofHTTPHolding = []mutant{
 		tests: "TestAtOnce_OfAKeyByItselfWithAStore",
 	},
 	{
+		name: "http-holding-what-a-store-knows", fault: "a request gives back before its response what only the store knows that it holds",
+		file: "httplimit/admit.go", old: "t.holds || each[0].Holds", new: "t.holds",
+		tests: "TestAtOnce_OfAKeyThatOnlyTheStore",
+	},
+	{
+		name: "http-holding-what-a-store-knows-after-a-panic", fault: "the panic of an observer leaves held what only the store knows that the request holds",
+		file: "httplimit/admit.go", old: "c.reserves || t.reserved // it may", new: "c.reserves // it may",
+		tests: "TestAtOnce_OfAKeyThatOnlyTheStore",
+	},
+	{
+		name: "http-holding-after-the-end-of-a-goroutine", fault: "a slot is held for its lease if a function of its policy ends the goroutine",
+		file: "httplimit/charge.go", old: "if c.reservation.isOpen() { // a function", new: "if false { // a function",
+		tests: "TestAtOnce_TheGoroutineEnds",
+	},
+	{
+		name: "http-holding-behind-the-end-of-a-goroutine", fault: "slots are held for their lease if an observer ends the goroutine at the settlement before",
+		file: "httplimit/charge.go", old: "		defer l.settleAll(charges[1:], r)\n		l.settle(&charges[0], r)", new: "		l.settle(&charges[0], r)\n		l.settleAll(charges[1:], r)",
+		tests: "TestAtOnce_TheGoroutineEnds",
+	},
+	{
 		name: "http-holding-after-a-panic", fault: "a request whose observer has panicked holds units for their lease",
 		file: "httplimit/decide.go", old: "	if c.reserves { // what stays charged must not stay held, as far as a store may be asked\n		c.closeLogged(r)\n	}\n", new: "",
 		tests: "TestAtOnce_APanicWithin",

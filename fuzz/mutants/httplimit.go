@@ -90,7 +90,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-deaf", fault: "units that are given back are not for those who wait",
-		file: "httplimit/charge.go", old: "				c.limiter.waits.Free(charge.key, 0)", new: "",
+		file: "httplimit/charge.go", old: "			c.limiter.waits.Free(charge.key, 0)", new: "",
 		tests: "TestQueue",
 	},
 	{

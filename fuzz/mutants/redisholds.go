@@ -29,6 +29,16 @@ var ofRedisHolds = []mutant{
 		tests: "TestAtOnce|TestReserve",
 	},
 	{
+		name: "redis-holds-for-http", fault: "a request holds units for their lease if only the store knows of the limit",
+		file: "sashredis/each.go", old: "op = reserve // the caller", new: "op = take // the caller",
+		tests: "TestLimitsFor_OfTheStore", in: "sashredis/internal/clienttest/httpstore",
+	},
+	{
+		name: "redis-holds-for-http-in-secret", fault: "a request gives units back before its response if only the store knows that it holds them",
+		file: "sashredis/each.go", old: "l.reservation(t, index, a).Commit, t.holds", new: "l.reservation(t, index, a).Commit, false",
+		tests: "TestLimitsFor_OfTheStore", in: "sashredis/internal/clienttest/httpstore",
+	},
+	{
 		name: "redis-holds-in-the-log", fault: "a log and what is held have the same name in the store",
 		file: "sashredis/rule.go", old: "fmt.Sprintf(\"%s%dx%d\", letter, length", new: "fmt.Sprintf(\"%s%dx%d\", strings.Replace(letter, \"h\", \"r\", 1), length",
 		tests: "TestAtOnce",

@@ -32,9 +32,10 @@ type Store struct{ limiter *sashredis.Limiter }
 // [sashredis.WithPrefix]. [sashredis.WithLimitsFor] gives keys limits of their own, as does
 // sash.WithLimitsFor in [httplimit.WithSash]. On a cluster, see [httplimit.HashTag].
 //
-// A policy that may give charges back is always decided by the store. The others are also decided
-// from the mirror and, if nothing must remain by a Leave, from leases. Headers of a decision from a lease tell what is left, but not
-// when there is more. While [sashredis.FallbackAdmit] decides, headers tell of no quota.
+// A policy that may give charges back is always decided by the store, and so is a key that holds units. The
+// others are also decided from the mirror and, if nothing must remain by a Leave, from leases. Headers of a
+// decision from a lease tell what is left, but not when there is more. While [sashredis.FallbackAdmit] decides,
+// headers tell of no quota.
 func New(conn sashredis.Conn, options ...sashredis.Option) func(httplimit.StoreKeys) (httplimit.Store, error) {
 	return func(keys httplimit.StoreKeys) (httplimit.Store, error) {
 		own := internals.PolicyLimits(keys.Limits, keys.LimitsFor)

@@ -78,6 +78,8 @@ type KeyAnswer struct {
 	// is what such a call can have. Its RetryAfter is sash.Never if it is not known.
 	Next sash.Decision
 	// Commit settles the charge to the units that the call has cost. It is set after a Reserve
-	// that was admitted.
+	// that was admitted, and after a Take that was a Reserve.
 	Commit func(ctx context.Context, actual int64) error
+	// Holds says that the key holds units until the Commit.
+	Holds bool
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -241,6 +242,82 @@ func TestMiddleware_AnswersAsWithoutAStore(t *testing.T) {
 		for _, outcome := range []httplimit.Outcome{httplimit.Admitted, httplimit.Denied, httplimit.Withheld, httplimit.GivenBack} {
 			require.Greater(t, seen[outcome], 100, outcome)
 		}
+	})
+}
+
+// With a store, requests that are under way hold what they hold without one, by limits of policies and of keys' own,
+// of which only the store knows.
+func TestMiddleware_HoldsAsWithoutAStore(t *testing.T) {
+	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
+		seen, most := map[httplimit.Outcome]int{}, 0
+		for seed := range uint64(40) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			policies, clock := randomPolicies(r), sash.NewManualClock(r.Int64N(1e15)*1000)
+			held := func() []sash.Limit {
+				return []sash.Limit{sash.AtOnce(1+r.Int64N(6), time.Duration(1+r.IntN(9))*time.Second)}
+			}
+			for i := range policies {
+				if p, ok := policies[i].(httplimit.Policy); ok && r.IntN(2) == 0 {
+					p.Limits = held() // alone: with a store, clients are not told of a rate next to it
+					policies[i] = p
+				}
+			}
+			var here, there *site
+			own := [][]sash.Limit{held(), nil, {sash.PerMinute(1 + r.Int64N(9)).Log()}, held()}[r.IntN(4)]
+			ownOf := func(s **site) func(string) []sash.Limit {
+				return func(key string) []sash.Limit {
+					if policy, identity, _ := (*s).ParseKey(key); policy == "p0" && strings.HasPrefix(identity, "1") {
+						return own
+					}
+					return nil
+				}
+			}
+			here = newSite(t, append(policies, httplimit.WithClock(clock), httplimit.WithSash(sash.WithLimitsFor(ownOf(&here))))...)
+			there = newSite(t, append(policies, onStore(conn, sashredis.WithCallerClock(clock),
+				sashredis.WithPrefix(fmt.Sprint("held ", seed, ":")), sashredis.WithLimitsFor(ownOf(&there))))...)
+			users := [][]string{shiftedAlike(here, there, "0"), shiftedAlike(here, there, "1")}
+			type pair struct{ here, there *httplimit.Charges }
+			var open []pair
+			for step := range 80 {
+				about := fmt.Sprintf("seed %d, step %d", seed, step)
+				if len(open) > 0 && r.IntN(2) == 0 {
+					i, response := r.IntN(len(open)), httplimit.Response{Status: 200 + 201*r.IntN(2), Uncertain: r.IntN(4) == 0}
+					open[i].here.Settle(response)
+					open[i].there.Settle(response)
+					open = slices.Delete(open, i, i+1)
+				} else {
+					request := httptest.NewRequest("GET", []string{"/a", "/b"}[r.IntN(2)], nil)
+					headers := append(slices.Clone(users[r.IntN(2)]), "X-Cost", fmt.Sprint(r.IntN(5)), "X-Leave", fmt.Sprint(r.IntN(3)*r.IntN(2)))
+					for i := 0; i < len(headers); i += 2 {
+						request.Header.Set(headers[i], headers[i+1])
+					}
+					about += fmt.Sprint(" ", headers)
+					wantHeader, gotHeader := http.Header{}, http.Header{}
+					want, got := here.Decide(wantHeader, request), there.Decide(gotHeader, request)
+					require.Equal(t, want.Outcome, got.Outcome, about)
+					got.Denial.By = ""
+					require.Equal(t, want.Denial, got.Denial, about)
+					require.Equal(t, wantHeader, gotHeader, about)
+					if want.Outcome == httplimit.Admitted {
+						open = append(open, pair{want.Charges, got.Charges})
+						most = max(most, len(open))
+					}
+				}
+				events := there.takeEvents()
+				for i := range events {
+					events[i].By = ""
+					seen[events[i].Outcome]++
+				}
+				require.Equal(t, here.takeEvents(), events, about)
+				if r.IntN(4) == 0 {
+					clock.Advance(time.Duration(r.IntN(1200)) * time.Millisecond)
+				}
+			}
+		}
+		for _, outcome := range []httplimit.Outcome{httplimit.Admitted, httplimit.Denied, httplimit.Withheld, httplimit.GivenBack} {
+			require.Greater(t, seen[outcome], 100, outcome)
+		}
+		require.Greater(t, most, 10)
 	})
 }
 
@@ -607,6 +684,43 @@ func TestLimitsFor(t *testing.T) {
 		s = newSite(t, append(policies, onStore(embedded(t), sashredis.WithLimitsFor(func(key string) []sash.Limit { return plans(&s)(key) })))...)
 		check(t, s)
 	})
+}
+
+// Limits that only the store knows may hold units. A request holds them until its response, and no longer, however
+// it is charged.
+func TestLimitsFor_OfTheStoreMayHoldUnits(t *testing.T) {
+	free, given := per("free", "", sash.PerHour(50).Log()), per("given", "", sash.PerHour(50).Log())
+	given.Charge = func(int) bool { return false }
+	dear := per("dear", "", sash.PerHour(50).Log())
+	dear.Cost = func(*http.Request) int64 { return 2 }
+	shadow := per("api", "", sash.PerHour(50).Log())
+	shadow.Shadow = true
+	api := per("api", "", sash.PerHour(50).Log())
+	for name, policies := range map[string][]httplimit.Option{
+		"alone": {api}, "with another": {api, free}, "with one that gives back": {given, api},
+		"with another cost": {api, dear}, "as a shadow": {free, shadow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, append(policies, onStore(embedded(t), sashredis.WithLimitsFor(func(key string) []sash.Limit {
+				if key == "api\x00k" {
+					return []sash.Limit{sash.PerHour(50).Log(), sash.AtOnce(2, time.Hour)}
+				}
+				return nil
+			})))...)
+			left := func() int64 {
+				return s.Store().(*httpstore.Store).Limiter().Peek(context.Background(), "api\x00k", 0).Remaining
+			}
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("X-User", "k")
+			for range 3 {
+				v := s.Decide(nil, r)
+				require.Equal(t, httplimit.Admitted, v.Outcome)
+				require.EqualValues(t, 1, left(), "held")
+				v.Charges.Settle(httplimit.Response{Status: 200, Request: r})
+				require.EqualValues(t, 2, left(), "free")
+			}
+		})
+	}
 }
 
 // What is wrong is refused by New, also of policies after the first.
