@@ -257,25 +257,27 @@ func (c *call) decideEach() {
 	}
 }
 
-// undo gives back what the latest attempt has reserved. If a store fails, the charge stays.
+// undo gives back what the latest attempt has reserved. If a store fails, the charge stays. Those who wait go on
+// once all is given back.
 func (c *call) undo() {
 	for _, t := range c.enforced {
 		if t.reserved {
+			defer c.waits.Free(t.key, c.place)
 			_, _ = t.reservation.commit(c.ctx, 0, 0)
 			t.decided = false
-			c.waits.Free(t.key, c.place)
 		}
 	}
 }
 
-// close settles all reservations that are left to the units that were charged: no response will.
+// close settles all reservations that are left to the units that were charged: no response will. Those who wait go
+// on once all are settled.
 func (c *call) close() {
 	for _, t := range c.takes {
 		if t.reservation.isOpen() {
-			_, _ = t.reservation.commit(c.ctx, t.cost, 0)
 			if t.holds {
-				c.waits.Free(t.key, 0)
+				defer c.waits.Free(t.key, 0)
 			}
+			_, _ = t.reservation.commit(c.ctx, t.cost, 0)
 		}
 	}
 }
