@@ -262,9 +262,13 @@ func (c *call) decideEach() {
 func (c *call) undo() {
 	for _, t := range c.enforced {
 		if t.reserved {
-			defer c.waits.Free(t.key, c.place)
 			_, _ = t.reservation.commit(c.ctx, 0, 0)
 			t.decided = false
+		}
+	}
+	for _, t := range c.enforced {
+		if t.reserved {
+			c.waits.Free(t.key, c.place)
 		}
 	}
 }
@@ -272,13 +276,17 @@ func (c *call) undo() {
 // close settles all reservations that are left to the units that were charged: no response will. Those who wait go
 // on once all are settled.
 func (c *call) close() {
+	var held []*take
 	for _, t := range c.takes {
 		if t.reservation.isOpen() {
-			if t.holds {
-				defer c.waits.Free(t.key, 0)
-			}
 			_, _ = t.reservation.commit(c.ctx, t.cost, 0)
+			if t.holds {
+				held = append(held, t)
+			}
 		}
+	}
+	for _, t := range held {
+		c.waits.Free(t.key, 0)
 	}
 }
 

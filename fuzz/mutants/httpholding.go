@@ -64,7 +64,7 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "http-holding-deaf-after-a-panic", fault: "nothing wakes the queue when the panic of an observer has given units back",
-		file: "httplimit/admit.go", old: "				defer c.waits.Free(t.key, 0)\n", new: "",
+		file: "httplimit/admit.go", old: "held = append(held, t)", new: "",
 		tests: "TestAtOnce_AnObserverThatPanics",
 	},
 	{

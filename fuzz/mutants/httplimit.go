@@ -100,7 +100,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-wakes-itself", fault: "a request that gives back what one policy has admitted, as another one denies it, tries all the time",
-		file: "httplimit/admit.go", old: "defer c.waits.Free(t.key, c.place)", new: "defer c.waits.Free(t.key, 0)",
+		file: "httplimit/admit.go", old: "c.waits.Free(t.key, c.place)", new: "c.waits.Free(t.key, 0)",
 		tests: "TestQueue_NoneStarves",
 	},
 	{
