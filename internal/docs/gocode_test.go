@@ -139,6 +139,9 @@ func TestDocuments_GoCodeCompilesAndRuns(t *testing.T) {
 	var packages []string
 	programs := make(map[string]passage)
 	for _, name := range files(t, ".md") {
+		if filepath.Base(name) == "first-hour.md" {
+			continue // its blocks are files of one service, which examples/firsthour builds step by step
+		}
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		for _, block := range goBlocks(string(text)) {
