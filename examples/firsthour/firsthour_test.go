@@ -74,11 +74,11 @@ func blocks(t *testing.T) (all []block) {
 // An hour is a reader's machine: a folder of the service, and terminals.
 type hour struct {
 	t       *testing.T
-	dir     string
-	there   *strings.Replacer // from what the page says to what this machine has
-	back    *strings.Replacer
-	pinned  string // commands before a go mod tidy: the versions that the modules here require
-	servers []*server
+	dir     string            // the folder in which commands run
+	there   *strings.Replacer // from what the page says to what this machine has: addresses, the clone
+	back    *strings.Replacer // from addresses of this machine to what the page says
+	pinned  string            // commands before a go mod tidy, for the versions that the modules here require
+	servers []*server         // in the order in which they were started
 
 	printed string // by the last command that is not a server
 }
@@ -90,27 +90,35 @@ func startHour(t *testing.T) *hour {
 	}
 	need(t, "go", "SASH_SERVERS")
 	need(t, "curl", "SASH_SERVERS")
-	need(t, "redis-server", "SASH_REDIS")
-	need(t, "redis-cli", "SASH_REDIS")
+	redis := "redis"
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		redis = "valkey"
+	}
+	need(t, redis+"-server", "SASH_REDIS")
+	need(t, redis+"-cli", "SASH_REDIS")
 	top, err := filepath.Abs(root)
 	require.NoError(t, err)
 	h := &hour{t: t, dir: t.TempDir()}
-	there := []string{"git clone -q https://github.com/seed-30da4c49/sash ../sash", ":", "../sash", top}
+	there := []string{"git clone -q https://github.com/seed-30da4c49/sash ../sash", ":", "../sash", top,
+		"redis-server ", redis + "-server ", "redis-cli ", redis + "-cli "}
 	var back []string
 	for _, address := range []string{"127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:6379"} {
 		free := freeAddress(t)
 		there, back = append(there, address, free), append(back, free, address)
-		if _, port, _ := strings.Cut(address, ":"); port == "6379" {
-			there = append(there, port, free[strings.Index(free, ":")+1:])
+		if port, ofRedis := strings.CutPrefix(address, "127.0.0.1:6"); ofRedis {
+			there = append(there, "6"+port, strings.TrimPrefix(free, "127.0.0.1:")) // in commands of Redis
 		}
 	}
 	h.there, h.back = strings.NewReplacer(there...), strings.NewReplacer(back...)
-	for _, module := range []string{"sashprometheus", "sashredis/goredisconn"} {
+	for module, requires := range map[string]string{
+		"sashprometheus":        "github.com/prometheus/client_golang",
+		"sashredis/goredisconn": "github.com/redis/go-redis/v9",
+	} {
 		mod, err := os.ReadFile(filepath.Join(root, module, "go.mod"))
 		require.NoError(t, err)
-		first := regexp.MustCompile(`(?m)^(?:require|\t) ?\(?([^\s(]+) (v\S+)$`).FindSubmatch(mod)
-		require.NotNil(t, first, module)
-		h.pinned += fmt.Sprintf("go mod edit -require=%s@%s\n", first[1], first[2])
+		version := regexp.MustCompile(requires + ` (v\S+)`).FindSubmatch(mod)
+		require.NotNil(t, version, module)
+		h.pinned += fmt.Sprintf("go mod edit -require=%s@%s\n", requires, version[1])
 	}
 	t.Cleanup(func() {
 		for _, s := range h.servers {
@@ -192,7 +200,7 @@ func (h *hour) run(b block) {
 		h.printed = ""
 		return
 	}
-	commands = strings.ReplaceAll(commands, "go mod tidy\n", h.pinned+"go mod tidy 2>/dev/null\n")
+	commands = strings.ReplaceAll(commands, "go mod tidy\n", h.pinned+"go mod tidy\n")
 	c := exec.CommandContext(h.t.Context(), "bash", "-e", "-o", "pipefail", "-c", commands)
 	c.Dir, c.WaitDelay = h.dir, time.Second
 	out, err := c.CombinedOutput()
