@@ -9,6 +9,18 @@
 //		// Too many; one more is admitted in exactly d.RetryAfter.
 //	}
 //
+// Nearly all programs need no more than these ten names:
+//
+//   - [New] makes a limiter of limits such as [PerMinute](100).
+//   - [Limiter.Allow] answers yes or no, and [Limiter.Take] also what is left and how long to wait.
+//   - [Limiter.TakeAll] charges several keys, or none, and [Limiter.Wait] blocks until a call is admitted.
+//   - [Limiter.Reserve] is for a cost that is known only afterwards, and for what must not happen too often
+//     at once.
+//   - [WithLimitsFor] gives keys limits of their own, and [WithMaxKeys] bounds the memory.
+//   - [NewManualClock] is for tests that do not sleep.
+//
+// The rest of the package is for what these leave open. The sections below say what holds for all calls.
+//
 // # Words
 //
 //   - A unit is what a limit counts. A call costs one unit, unless it names another cost.

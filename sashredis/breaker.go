@@ -35,7 +35,7 @@ func (b *breaker) allow(now int64) error {
 
 // failed counts that the store has not answered a call, because of err.
 func (l *Limiter) failed(err error) {
-	l.stats.failures.Inc()
+	l.stats.failures.Add(1)
 	b := &l.breaker
 	failures := b.failures.Add(1)
 	if failures == b.limit { // one call alone finds it so, until an answer closes b

@@ -44,7 +44,7 @@ func (l *Limiter) attempt(ctx context.Context, c *waiting) error {
 	if !l.flights.join(f, c) {
 		return l.fly(ctx, f, c)
 	}
-	l.stats.combined.Inc()
+	l.stats.combined.Add(1)
 	select {
 	case b := <-c.ready:
 		if b.panicked != nil {

@@ -80,7 +80,7 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 	}
 	l := &Limiter{common: &common{
 		config: c, conn: conn, quick: unordered(c.local), views: xsync.NewMapOf[limitsKey, *Limiter](),
-		mirror: newMirror(c.mirror), stats: newCounters(),
+		mirror:  newMirror(c.mirror),
 		breaker: breaker{limit: int64(c.failures), pause: int64(c.pause)},
 	}}
 	if len(limits) > 0 {
@@ -286,7 +286,7 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys, args []string, calls
 func (l *Limiter) trip(ctx context.Context, s *Script, keys, args []string, calls []*waiting) (reply string, err error) {
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	l.stats.trips.Inc()
+	l.stats.trips.Add(1)
 	began := l.local.Now()
 	defer func() { l.stats.times.add(time.Duration(max(l.local.Now()-began, 0))) }()
 	if l.hook != nil {

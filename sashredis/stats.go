@@ -5,8 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/puzpuzpuz/xsync/v3"
-
+	"github.com/seed-30da4c49/sash/internal/count"
 	"github.com/seed-30da4c49/sash/internal/storestats"
 )
 
@@ -37,24 +36,15 @@ type Stats struct {
 
 var _ storestats.Stats = Stats{} // which the modules with metrics read it as
 
-// counters are what Stats is read from. Those of calls in-process are striped: all cores would
-// share one.
+// counters are what Stats is read from. The zero counters are ready to use.
 type counters struct {
-	by               [ByFallback + 1]*xsync.Counter
-	trips, failures  *xsync.Counter
-	combined         *xsync.Counter
+	by               [ByFallback + 1]count.Counter
+	trips, failures  count.Counter
+	combined         count.Counter
 	times            times
 	opened           atomic.Int64
-	leased, returned *xsync.Counter
-	invalid          *xsync.Counter
-}
-
-func newCounters() counters {
-	n := xsync.NewCounter
-	return counters{
-		by: [...]*xsync.Counter{n(), n(), n(), n()}, trips: n(), failures: n(), combined: n(),
-		leased: n(), returned: n(), invalid: n(),
-	}
+	leased, returned count.Counter
+	invalid          count.Counter
 }
 
 // times is a histogram of how long round trips take. Two atomic additions are little for a round trip, so there

@@ -129,7 +129,7 @@ func (l *Limiter) callAll(ctx context.Context, keys []string, r request) Decisio
 
 // refuseLimits returns the denial of a call for a key with wrong limits.
 func (l *Limiter) refuseLimits(err error) Decision {
-	l.stats.invalid.Inc()
+	l.stats.invalid.Add(1)
 	return refused(err)
 }
 
@@ -137,7 +137,7 @@ func (l *Limiter) refuseLimits(err error) Decision {
 // of them is decided from its lease, if there are as many units.
 func (l *Limiter) call(ctx context.Context, targets []target, r request, a *answer) {
 	if l.lessees != nil && r.leases() && len(targets) == 1 && l.lessees.take(&targets[0], r.n, &a.Decision) {
-		l.stats.by[ByLease].Inc()
+		l.stats.by[ByLease].Add(1)
 		return
 	}
 	l.callUnleased(ctx, targets, r, a)
@@ -152,7 +152,7 @@ func (l *Limiter) callUnleased(ctx context.Context, targets []target, r request,
 	if a.certain == 0 {
 		*a = l.ask(ctx, l.newWaiting(ctx, targets, r))
 	}
-	l.stats.by[a.By].Inc()
+	l.stats.by[a.By].Add(1)
 }
 
 // targets returns the targets of keys that have limits, each once. If there are no keys, or the limits of

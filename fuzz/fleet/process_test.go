@@ -158,10 +158,12 @@ func (r *recorder) Run(ctx context.Context, s *sashredis.Script, keys, args []st
 	return reply, nil
 }
 
-// instants returns the instants of the trips that may have decided o.
-func (r *recorder) instants(o *operation) (instants []int64) {
+// instants returns the instants of the trips that may have decided o. holds tells whether the limits hold units.
+func (r *recorder) instants(o *operation, holds bool) (instants []int64) {
 	want, operation := o.Verb, '+'
 	switch {
+	case o.Verb == takesAll && o.Leave > 0 && holds:
+		want = reserves // so that httplimit can give it back
 	case o.Verb == leaves:
 		want = takes
 	case o.Verb == takesTo:
@@ -290,7 +292,7 @@ func (p *plan) carryOut(conn sashredis.Conn) (*record, error) {
 	}
 	for _, o := range r.operations {
 		if o.By == sashredis.ByStore {
-			o.Instants = r.instants(o)
+			o.Instants = r.instants(o, p.holds())
 		}
 	}
 	return &record{r.operations, total, r.faults}, nil

@@ -39,17 +39,17 @@ var ofOffenders = []mutant{
 	},
 	{
 		name: "tally-counts-anew-with-stripes", fault: "a count of the metrics forgets what it was when two calls met there",
-		file: "internal/tally/counter.go", old: "n := c.word.Load()\n\tif", new: "n := int64(0)\n\tif",
+		file: "internal/count/counter.go", old: "n := c.word.Load()\n\tif", new: "n := int64(0)\n\tif",
 		tests: "TestCounter",
 	},
 	{
 		name: "tally-loses-the-call-that-makes-stripes", fault: "the metrics do not count the calls that find others counting",
-		file: "internal/tally/counter.go", old: "\tc.stripes.Load().Add(n)\n", new: "",
+		file: "internal/count/counter.go", old: "\tc.stripes.Load().Add(n)\n", new: "",
 		tests: "TestCounter",
 	},
 	{
 		name: "tally-begins-with-stripes", fault: "each count of the metrics has stripes, also if no two calls meet there",
-		file: "internal/tally/counter.go", old: "for range 2 {", new: "for range 0 {",
+		file: "internal/count/counter.go", old: "for range 2 {", new: "for range 0 {",
 		tests: "TestCounter",
 	},
 	{

@@ -141,7 +141,7 @@ func (f *Figures) add(p *policy, stored bool) {
 
 // other returns the value of a counter next to the decisions.
 func (p *policy) other(i int) int64 {
-	switch n := p.others[i].value(); {
+	switch n := p.others[i].Value(); {
 	case i == deniedClients:
 		return p.clients.number()
 	case others[i].InUnits:
@@ -201,7 +201,7 @@ func (f *Figures) addSeries(p *policy, s *series, zeros bool) {
 	if s.near == nil {
 		return
 	}
-	if n := s.near.value(); n > 0 || zeros && p.near {
+	if n := s.near.Value(); n > 0 || zeros && p.near {
 		f.Nears = append(f.Nears, NearCount{p.name, s.label, n})
 	}
 }

@@ -1,6 +1,10 @@
 package tally
 
-import "math"
+import (
+	"math"
+
+	"github.com/seed-30da4c49/sash/internal/count"
+)
 
 // Requests counts requests and the units that they cost. The zero requests are ready to use, and they are
 // safe for concurrent use.
@@ -10,9 +14,9 @@ import "math"
 // Invariant: each request was added to ones, or both to others and, with its cost, to sum. So neither the
 // number nor the units ever fall, but for wrapped.
 type requests struct {
-	ones   counter // that cost one unit
-	others counter // that cost anything else
-	sum    counter // of these, the units
+	ones   count.Counter // that cost one unit
+	others count.Counter // that cost anything else
+	sum    count.Counter // of these, the units
 }
 
 // MostUnits is the most units that a request counts with: 2^40, a terabyte. Clients may name any cost, as by
@@ -28,12 +32,12 @@ func wrapped(units int64) int64 { return units & math.MaxInt64 }
 
 // addOther counts a request that does not cost one unit, but that.
 func (r *requests) addOther(cost int64) {
-	r.others.add(1)
-	r.sum.add(counted(cost))
+	r.others.Add(1)
+	r.sum.Add(counted(cost))
 }
 
 // number returns the number of requests so far.
-func (r *requests) number() int64 { return r.ones.value() + r.others.value() }
+func (r *requests) number() int64 { return r.ones.Value() + r.others.Value() }
 
 // units returns the units that they cost.
-func (r *requests) units() int64 { return wrapped(r.ones.value() + r.sum.value()) }
+func (r *requests) units() int64 { return wrapped(r.ones.Value() + r.sum.Value()) }

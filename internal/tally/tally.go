@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/count"
 )
 
 // A Tally counts the decisions of one limiter, which it watches. The zero Tally watches none
@@ -68,7 +69,7 @@ type policy struct {
 	own       []*series    // of the limits that are or were in force
 	rest      *series      // of all other limits
 	undecided *series      // of requests without a decision
-	others    [numOthers]*counter
+	others    [numOthers]*count.Counter
 	waits     *[numResults]waits // nil: it has not had a Queue; so not nil if queued
 	clients   *clients           // that it has denied
 }
@@ -100,7 +101,7 @@ type series struct {
 	limit  sash.Limit
 	label  string
 	counts [numResults]*requests
-	near   *counter // of requests that left less of the limit than the policy's Near; nil: of no limit
+	near   *count.Counter // of requests that left less of the limit than the policy's Near; nil: of no limit
 }
 
 // maxOwn bounds the series of a policy, for limits of its plans and limits that were in force
@@ -120,7 +121,7 @@ func newSeries(label string, results ...Result) *series {
 
 func newDecided(label string) *series {
 	s := newSeries(label, Admitted, Denied, ShadowDenied, Withheld, Abandoned)
-	s.near = new(counter)
+	s.near = new(count.Counter)
 	return s
 }
 
@@ -195,7 +196,7 @@ func newPolicy(p httplimit.Policy, before *policy) *policy {
 		made.rest = newDecided(OtherLimit)
 		made.undecided = newSeries("", Unidentified, Failed)
 		for i := range made.others {
-			made.others[i] = new(counter)
+			made.others[i] = new(count.Counter)
 		}
 	}
 	made.traits, made.limits = traitsOf(&p), limitsOf(p)
@@ -245,13 +246,13 @@ func (t *Tally) Observe(e *httplimit.Event) {
 		}
 	}
 	if e.Err != nil {
-		p.others[storeErrors].add(1)
+		p.others[storeErrors].Add(1)
 	}
 	if e.QueueFull {
-		p.others[fullQueues].add(1)
+		p.others[fullQueues].Add(1)
 	}
 	for i := range e.Near {
-		p.seriesOf(&e.Near[i]).near.add(1)
+		p.seriesOf(&e.Near[i]).near.Add(1)
 	}
 	if r := resultOf(e); r != numResults {
 		p.decided(r, &e.Decision, e.Cost)
@@ -265,26 +266,26 @@ func (t *Tally) Observe(e *httplimit.Event) {
 	}
 	switch e.Outcome {
 	case httplimit.GivenBack:
-		p.others[refunds].add(1)
+		p.others[refunds].Add(1)
 		p.settle(e.Estimate, 0)
 	case httplimit.Settled:
-		p.others[settlements].add(1)
+		p.others[settlements].Add(1)
 		p.settle(e.Estimate, e.Cost)
 	case httplimit.Unseen:
-		p.others[unseen].add(1)
+		p.others[unseen].Add(1)
 	case httplimit.Unidentified:
-		p.undecided.counts[Unidentified].ones.add(1)
+		p.undecided.counts[Unidentified].ones.Add(1)
 	case httplimit.Failed:
-		p.undecided.counts[Failed].ones.add(1)
+		p.undecided.counts[Failed].ones.Add(1)
 	}
 }
 
 // settle counts that a charge of some units was changed to the cost.
 func (p *policy) settle(estimate, cost int64) {
 	if more := counted(cost) - counted(estimate); more > 0 {
-		p.others[surchargedUnits].add(more)
+		p.others[surchargedUnits].Add(more)
 	} else {
-		p.others[refundedUnits].add(-more)
+		p.others[refundedUnits].Add(-more)
 	}
 }
 
@@ -319,7 +320,7 @@ func (t *Tally) ObserveTake(n int64, d *sash.Decision) {
 // decided counts a decision with that result on a request of that cost, under the limit that decided.
 func (p *policy) decided(r Result, d *sash.Decision, cost int64) {
 	if n := p.seriesOf(&d.Limit).counts[r]; cost == 1 {
-		n.ones.add(1)
+		n.ones.Add(1)
 	} else {
 		n.addOther(cost)
 	}

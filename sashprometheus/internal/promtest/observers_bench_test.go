@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +21,8 @@ import (
 )
 
 // BenchmarkObservers measures what the metrics add to a request, and what they add together with a page of
-// offenders. An iteration is a round, in which each handler answers requests of the same clients. The time of
+// offenders. The floor is what one that counts all and another that counts by client cannot do without: two
+// events, a fingerprint, and one addition each. An iteration is a round, in which each handler answers requests of the same clients. The time of
 // a handler is the first decile of its rounds, so it is hardly of those in which the machine did other work.
 //
 //	go test -run ^$ -bench Observers -cpu 1 -benchtime 3000x .
@@ -67,6 +69,8 @@ type subject struct {
 
 // newSubjects returns the subjects, the one without observers first.
 func newSubjects(b *testing.B, limit sash.Limit, clients int) (all []*subject) {
+	var total atomic.Int64
+	var each [1 << 12]atomic.Int64 // by client
 	metrics, both, page := sashprometheus.New("site"), sashprometheus.New("site"), new(offenders.Page)
 	for _, s := range []struct {
 		name    string
@@ -74,6 +78,11 @@ func newSubjects(b *testing.B, limit sash.Limit, clients int) (all []*subject) {
 		options []httplimit.Option
 	}{
 		{"none", nil, nil},
+		{"floor", nil, []httplimit.Option{
+			httplimit.WithObserver(func(httplimit.Event) { total.Add(1) }),
+			httplimit.WithObserver(func(e httplimit.Event) { each[e.Fingerprint%uint64(len(each))].Add(1) }),
+			httplimit.WithEventFingerprints(httplimit.Denied),
+		}},
 		{"metrics", metrics, []httplimit.Option{httplimit.WithObserver(metrics.Observe)}},
 		{"metrics+page", both, []httplimit.Option{
 			httplimit.WithObserver(both.Observe), httplimit.WithObserver(page.Observe), httplimit.WithEventFingerprints(httplimit.Denied),
