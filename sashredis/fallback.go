@@ -329,7 +329,27 @@ func (l *Limiter) seed(t target) {
 		l.storeClock.used.Store(true)
 	}
 	if e := l.mirror.load(&t); e != nil {
-		e.seeding.Do(func() { l.seedFrom(e, t) })
+		e.seeding.run(t.ruleset, func() { l.seedFrom(e, t) })
+	}
+}
+
+// A seeding tells under which limits the share of an answer was charged. Under a limit, no more can be charged
+// than its share. So it is done again under a larger one, which then charges the rest.
+type seeding struct {
+	mu    sync.Mutex              // held while the share is charged
+	under atomic.Pointer[ruleset] // nil: it was not charged yet
+}
+
+// run runs charge unless it has run under rs, or under limits as large. Of two calls at once, one waits.
+func (s *seeding) run(rs *ruleset, charge func()) {
+	if rs.within(s.under.Load()) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !rs.within(s.under.Load()) {
+		charge()
+		s.under.Store(rs)
 	}
 }
 

@@ -130,6 +130,20 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 	return rs
 }
 
+// within reports whether no limit of rs ever admits more than that of other, which keeps its states alike, or is
+// nil: then one does.
+func (rs *ruleset) within(other *ruleset) bool {
+	if other == nil || rs == other {
+		return other != nil
+	}
+	for i := range rs.rules {
+		if rs.rules[i].most > other.rules[i].most {
+			return false
+		}
+	}
+	return true
+}
+
 // maxExact is the greatest count and time for which the scripts, which compute in doubles, are exact.
 const maxExact = 1<<51 - 1
 

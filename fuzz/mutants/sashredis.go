@@ -44,6 +44,11 @@ var ofSashredis = []mutant{
 		tests: "TestTakeLimits_HasAShare",
 	},
 	{
+		name: "given-limits-seed-once", fault: "a share that a call under small limits has begun counts too little of the past under larger ones",
+		file: "sashredis/rule.go", old: "if rs.rules[i].most > other.rules[i].most {", new: "if rs.rules[i].most < 0 {",
+		tests: "TestTakeLimits_KnowsAllOfThePast",
+	},
+	{
 		name: "given-limits-decide-for-others", fault: "calls at the same time are decided by the share of the first one's limits",
 		file: "sashredis/fallback.go", old: "if same = of.limits == targets[i].limits; same {", new: "if same = of.limits != \"\"; same {",
 		tests: "TestTakeLimits_HasItsOwnShare",
