@@ -101,6 +101,18 @@ type ruleset struct {
 	unlimited bool          // there are no rules
 	most      int64         // the greatest number of units that are ever admitted at once
 	leaseFor  time.Duration // the longest lease; 0: there are none
+	shares    []sash.Limit  // of the rules, in FallbackLocal
+}
+
+// newRuleset returns the ruleset of limits, which are valid.
+func (c *config) newRuleset(limits []sash.Limit) *ruleset {
+	rs := newRuleset(limits, c.maxAhead)
+	if c.fallback.mode == localMode {
+		for i := range rs.rules {
+			rs.shares = append(rs.shares, c.fallback.limit(rs.rules[i].Limit))
+		}
+	}
+	return rs
 }
 
 // newRuleset returns the ruleset of limits, which are valid. A key that is ahead by more windows than

@@ -40,7 +40,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "given-limits-not-followed", fault: "a share keeps the limits of its first call",
-		file: "sashredis/fallback.go", old: "internals.Follow(l.shares, targets[i].share())", new: "_ = targets[i].share()",
+		file: "sashredis/fallback.go", old: "internals.Follow(l.shares, targets[i].share(), targets[i].shares)", new: "_ = targets[i].share()",
 		tests: "TestTakeLimits_HasAShare",
 	},
 	{
