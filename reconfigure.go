@@ -62,12 +62,23 @@ func (l *Limiter) SetLimits(key string, limits ...Limit) error {
 	return nil
 }
 
-// follow gives a tracked key of that name the limits that WithLimitsFor returns for it now, unless it has them.
-func (l *Limiter) follow(name string) {
+// follow gives a tracked key of that name limits, which WithLimitsFor returns for it now, unless it has them. To
+// compare them costs less than to resolve them.
+func (l *Limiter) follow(name string, limits []Limit) {
 	g, e := l.lookup(l.key(name))
-	if e != nil && g.ruleset.of(e) != g.resolve(name).ruleset {
+	if e != nil && !g.ruleset.of(e).has(limits) {
 		_ = l.SetLimits(name) // wrong limits change nothing
 	}
+}
+
+// has reports whether the rules of rs are limits.
+func (rs *ruleset) has(limits []Limit) bool {
+	for i := range rs.rules {
+		if i >= len(limits) || rs.rules[i].Limit != limits[i] {
+			return false
+		}
+	}
+	return len(limits) == len(rs.rules)
 }
 
 // lockChanges locks changes for a SetLimits of key, and returns the limits that the key then

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,20 +94,9 @@ func (f Fallback) part(units int64) (part int64, rest uint64) {
 	return int64(whole), rest
 }
 
-// limits returns limits with the share of their units.
-func (f Fallback) limits(limits []sash.Limit) []sash.Limit {
-	shares := slices.Clone(limits)
-	for i := range shares {
-		shares[i] = f.limit(shares[i])
-	}
-	return shares
-}
-
 // limit returns l with the share of its units.
 func (f Fallback) limit(l sash.Limit) sash.Limit {
-	if l != sash.Unlimited() {
-		l.Count, l.Burst = f.share(l.Count), f.share(l.Burst)
-	}
+	l.Count, l.Burst = f.share(l.Count), f.share(l.Burst)
 	return l
 }
 
@@ -162,8 +150,7 @@ func (l *Limiter) openShares() (err error) {
 		clock = l.storeClock
 	}
 	l.borrowers = &borrowers{byShare: xsync.NewMapOf[string, borrower]()}
-	limitsFor := func(share string) []sash.Limit { return f.limits(l.borrowers.limitsOf(share)) }
-	l.shares, err = sash.New(sash.WithClock(clock), sash.WithLimitsFor(limitsFor),
+	l.shares, err = sash.New(sash.WithClock(clock), sash.WithLimitsFor(l.borrowers.limitsOf),
 		sash.Limit{Window: time.Second}) // which admits nothing: each share has limits of its own
 	return err
 }
@@ -203,7 +190,7 @@ func (l *Limiter) borrow(call func(), targets ...target) {
 	defer unlock()
 	defer b.end(targets)
 	for i := range targets {
-		internals.Follow(l.shares, targets[i].share())
+		internals.Follow(l.shares, targets[i].share(), targets[i].shares)
 	}
 	call()
 }
@@ -242,9 +229,7 @@ func (b *borrowers) end(targets []target) {
 // limitsOf returns the limits of a share that a call is asking; none: no call is.
 func (b *borrowers) limitsOf(share string) (limits []sash.Limit) {
 	if of, known := b.byShare.Load(share); known {
-		for i := range of.rules {
-			limits = append(limits, of.rules[i].Limit)
-		}
+		limits = of.shares
 	}
 	return limits
 }
@@ -329,7 +314,27 @@ func (l *Limiter) seed(t target) {
 		l.storeClock.used.Store(true)
 	}
 	if e := l.mirror.load(&t); e != nil {
-		e.seeding.Do(func() { l.seedFrom(e, t) })
+		e.seeding.run(t.ruleset, func() { l.seedFrom(e, t) })
+	}
+}
+
+// A seeding tells under which limits the share of an answer was charged. Under a limit, no more can be charged
+// than its share. So it is done again under a larger one, which then charges the rest.
+type seeding struct {
+	mu    sync.Mutex              // held while the share is charged
+	under atomic.Pointer[ruleset] // nil: it was not charged yet
+}
+
+// run runs charge unless it has run under rs, or under limits as large. Of two calls at once, one waits.
+func (s *seeding) run(rs *ruleset, charge func()) {
+	if rs.within(s.under.Load()) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !rs.within(s.under.Load()) {
+		charge()
+		s.under.Store(rs)
 	}
 }
 
@@ -341,7 +346,7 @@ func (l *Limiter) seedFrom(e *mirrored, t target) {
 	pasts := make([]bridge.Past[sash.Limit], len(t.rules))
 	for i := range t.rules {
 		r, p := &t.rules[i], &pasts[i]
-		p.Limit = f.limit(r.Limit)
+		p.Limit = t.shares[i]
 		for _, c := range r.past(v.states[i], v.at) {
 			if c.Units > 0 {
 				p.Charges = append(p.Charges, bridge.Charge{At: c.At + later, Units: f.shareUp(c.Units)})

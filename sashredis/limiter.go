@@ -84,7 +84,7 @@ func New(conn Conn, limits []sash.Limit, options ...Option) (*Limiter, error) {
 		breaker: breaker{limit: int64(c.failures), pause: int64(c.pause)},
 	}}
 	if len(limits) > 0 {
-		l.own = newRuleset(limits, c.maxAhead)
+		l.own = c.newRuleset(limits)
 	}
 	l.closing, l.cancel = context.WithCancel(context.Background())
 	if err := l.openShares(); err != nil {
@@ -169,8 +169,9 @@ func (l *Limiter) resolve(name string, t *target) error {
 	return nil
 }
 
-// shift returns by how many steps the parts of t begin early. Package sash knows the key by the same name,
-// and shifts it alike.
+// shift returns by how many steps the parts of t begin early. A sash.Limiter shifts a key of that name alike. The
+// share of t in FallbackLocal has another name, and so another shift: what it was charged in the store may count
+// there for a part longer.
 func (t target) shift() int64 {
 	if !t.shifted {
 		return 0

@@ -39,7 +39,7 @@ type mirrored struct {
 	charged int64 // units that the same answer has charged to it since
 	bytes   int   // that it takes
 
-	seeding sync.Once // charges the share of it to the fallback
+	seeding seeding // of the share of it that the fallback charges
 }
 
 // newMirror returns a mirror of that number of keys; nil for none.

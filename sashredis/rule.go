@@ -101,6 +101,18 @@ type ruleset struct {
 	unlimited bool          // there are no rules
 	most      int64         // the greatest number of units that are ever admitted at once
 	leaseFor  time.Duration // the longest lease; 0: there are none
+	shares    []sash.Limit  // of the rules, in FallbackLocal
+}
+
+// newRuleset returns the ruleset of limits, which are valid.
+func (c *config) newRuleset(limits []sash.Limit) *ruleset {
+	rs := newRuleset(limits, c.maxAhead)
+	if c.fallback.mode == localMode {
+		for i := range rs.rules {
+			rs.shares = append(rs.shares, c.fallback.limit(rs.rules[i].Limit))
+		}
+	}
+	return rs
 }
 
 // newRuleset returns the ruleset of limits, which are valid. A key that is ahead by more windows than
@@ -128,6 +140,20 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 	rs.suffix = ":" + strings.Join(names, ",")
 	rs.scripts = scriptsOf[algorithms]
 	return rs
+}
+
+// within reports whether no limit of rs ever admits more than that of other, which keeps its states alike, or is
+// nil: then one does.
+func (rs *ruleset) within(other *ruleset) bool {
+	if other == nil || rs == other {
+		return other != nil
+	}
+	for i := range rs.rules {
+		if rs.rules[i].most > other.rules[i].most {
+			return false
+		}
+	}
+	return true
 }
 
 // maxExact is the greatest count and time for which the scripts, which compute in doubles, are exact.

@@ -47,7 +47,7 @@ func (l *Limiter) WithLimits(limits ...sash.Limit) *Limiter {
 	if v.wrong != nil {
 		return v
 	}
-	v.own = newRuleset(limits, l.maxAhead)
+	v.own = l.newRuleset(limits)
 	if l.views.Size() < most {
 		v, _ = l.views.LoadOrStore(key, v) // another call may have been first
 	}

@@ -120,7 +120,7 @@ var ofNear = []mutant{
 	},
 	{
 		name: "near-counted-for-the-decision", fault: "metrics count a crossing for the limit with least left",
-		file: "internal/tally/tally.go", old: "p.seriesOf(&e.Near[i]).near.add(1)", new: "_, _ = i, p.seriesOf(&e.Decision.Limit)\n		p.seriesOf(&e.Decision.Limit).near.add(1)",
+		file: "internal/tally/tally.go", old: "p.seriesOf(&e.Near[i]).near.Add(1)", new: "_, _ = i, p.seriesOf(&e.Decision.Limit)\n		p.seriesOf(&e.Decision.Limit).near.Add(1)",
 		tests: "TestTally_CountsCrossings",
 	},
 }

@@ -40,8 +40,13 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "given-limits-not-followed", fault: "a share keeps the limits of its first call",
-		file: "sashredis/fallback.go", old: "internals.Follow(l.shares, targets[i].share())", new: "_ = targets[i].share()",
+		file: "sashredis/fallback.go", old: "internals.Follow(l.shares, targets[i].share(), targets[i].shares)", new: "_ = targets[i].share()",
 		tests: "TestTakeLimits_HasAShare",
+	},
+	{
+		name: "given-limits-seed-once", fault: "a share that a call under small limits has begun counts too little of the past under larger ones",
+		file: "sashredis/rule.go", old: "if rs.rules[i].most > other.rules[i].most {", new: "if rs.rules[i].most < 0 {",
+		tests: "TestTakeLimits_KnowsAllOfThePast",
 	},
 	{
 		name: "given-limits-decide-for-others", fault: "calls at the same time are decided by the share of the first one's limits",

@@ -4,7 +4,7 @@ package main
 var ofTally = []mutant{
 	{
 		name: "tally-of-requests-for-units", fault: "a request that costs several units counts as one unit",
-		file: "internal/tally/requests.go", old: "r.sum.add(counted(cost))", new: "r.sum.add(1)",
+		file: "internal/tally/requests.go", old: "r.sum.Add(counted(cost))", new: "r.sum.Add(1)",
 		tests: "TestTally_AddsUp",
 	},
 	{

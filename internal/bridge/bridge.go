@@ -49,9 +49,9 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// its past, and more units are dated now. It gets none if l has no room, or nothing is ever charged.
 	Seed func(l *Limiter, key string, pasts []Past[Limit])
 
-	// Follow gives a tracked key of l the limits that the function of sash.WithLimitsFor returns for it now, unless
-	// it has them. SetLimits must not be used on l.
-	Follow func(l *Limiter, key string)
+	// Follow gives a tracked key of l limits, unless it has them. They are what the function of sash.WithLimitsFor
+	// returns for it now, and none is Unlimited. SetLimits must not be used on l.
+	Follow func(l *Limiter, key string, limits []Limit)
 
 	// TakeAllOn is sash.Limiter.TakeAll on Terms for each key, at its index. No two keys are the same, and
 	// there is at least one. It also returns the limits that the charge has crossed.

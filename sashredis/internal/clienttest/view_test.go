@@ -193,3 +193,37 @@ func TestTakeLimits_HasItsOwnShareAtTheSameTime(t *testing.T) {
 	calls.Wait()
 	assert.Zero(t, l.TakeLimits(context.Background(), "a", 0, sash.PerMinute(200).Counter()).Remaining, "all of the larger share is used")
 }
+
+// What the store has counted counts in FallbackLocal under each Count, also if the first call there brings a small
+// one, whose share is less than what was used.
+func TestTakeLimits_KnowsAllOfThePastAfterASmallShare(t *testing.T) {
+	kinds := map[string]func(count int64) sash.Limit{
+		"counter": func(count int64) sash.Limit { return sash.PerMinute(count).Counter() },
+		"log":     func(count int64) sash.Limit { return sash.PerMinute(count).Log() },
+		"parts":   func(count int64) sash.Limit { return sash.PerMinute(count).Parts() },
+		"bucket":  func(burst int64) sash.Limit { return sash.PerHour(1).TokenBucket(max(burst, 1)) },
+		"held":    func(count int64) sash.Limit { return sash.AtOnce(count, time.Minute) },
+	}
+	for kind, of := range kinds {
+		for _, small := range []int64{0, 1, 10} {
+			for _, tracked := range []bool{false, true} {
+				s := newStore(t)
+				l, local := s.limiter([]sash.Limit{of(100)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+				ctx := context.Background()
+				if tracked {
+					s.set(func() { s.err = errAway })
+					_, d := l.Reserve(ctx, "k", 1)
+					require.Equal(t, sashredis.ByFallback, d.By)
+					s.set(func() { s.err = nil })
+					local.Advance(time.Minute / 2)
+				}
+				_, d := l.Reserve(ctx, "k", 60)
+				require.Equal(t, sashredis.ByStore, d.By)
+				s.set(func() { s.err = errAway })
+				_, d = l.WithLimits(of(small)).Reserve(ctx, "k", 0)
+				assert.Equal(t, sashredis.ByFallback, d.By)
+				assert.Equal(t, int64(20), l.Peek(ctx, "k", 0).Remaining, "%s, %d first, tracked: %v", kind, small, tracked)
+			}
+		}
+	}
+}
