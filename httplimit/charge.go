@@ -204,9 +204,9 @@ func (l *Limiter) settle(c *Charge, r Response) {
 
 // change changes the charge of c to cost.
 func (l *Limiter) change(ctx context.Context, c *Charge, cost int64) {
+	c.frees = cost < c.estimate || c.holds // also if a store panics
 	crossed, err := c.reservation.commit(ctx, cost, c.policy.near)
 	c.event.Err, c.event.Near, c.event.Estimate = err, l.known(c.policy, crossed), c.estimate
-	c.frees = cost < c.estimate || c.holds
 }
 
 // known returns those of the limits that a settlement under p has crossed that clients know. They may be the

@@ -71,34 +71,45 @@ func (l *Limiter) fly(ctx context.Context, f flight, c *waiting) error {
 	return b.err
 }
 
-// flyOn makes round trips for calls that have waited, until there are none. If the store does not
-// answer, the calls that wait by then do not wait for another round trip.
+// flyOn makes round trips for calls that have waited, until there are none.
 func (l *Limiter) flyOn(f flight, calls []*waiting) {
 	for calls != nil {
-		b := l.newBatch(calls...)
-		func() {
-			defer func() { b.panicked = recover() }() // each caller panics, in its own goroutine
-			// If the caller of the first gives up, the others still wait. Its trace goes on.
-			ctx := l.lend(f, calls)
-			defer func() {
-				for _, c := range calls {
-					c.lent.giveBack()
-				}
-			}()
-			l.decide(ctx, b)
-		}()
+		calls = l.flyOnce(f, calls)
+	}
+}
+
+// flyOnce makes the round trip of calls, a batch of the flight, and returns the next batch. If the store does not
+// answer, the calls that wait by then do not wait for another round trip. If the Conn ends the goroutine, another
+// one goes on.
+func (l *Limiter) flyOnce(f flight, calls []*waiting) (next []*waiting) {
+	b := l.newBatch(calls...)
+	b.err = errEnded // until it is decided
+	returned := false
+	defer func() {
+		b.panicked = recover() // each caller panics, in its own goroutine
 		for _, c := range calls {
+			c.lent.giveBack()
 			c.ready <- b // there is room
 		}
-		if b.err != nil && !isMisuse(b.err) {
+		if b.panicked == nil && b.err != nil && !isMisuse(b.err) {
 			unsent := &batch{err: fmt.Errorf("%w: %w", errUnsent, b.err)}
 			for _, c := range l.flights.waitingFor(f) {
 				c.ready <- unsent
 			}
 		}
-		calls = l.flights.next(f)
-	}
+		next = l.flights.next(f)
+		if ended := !returned && b.panicked == nil; ended && next != nil {
+			go l.flyOn(f, next)
+		}
+	}()
+	// If the caller of the first gives up, the others still wait. Its trace goes on.
+	l.decide(l.lend(f, calls), b)
+	returned = true
+	return nil
 }
+
+// errEnded is the error of calls whose round trip has ended its goroutine.
+var errEnded = errors.New("sashredis: the Conn has ended its goroutine")
 
 // errUnsent is the error of a call that was not sent, since a call before it failed.
 var errUnsent = errors.New("not sent, as an earlier call for the key has failed")

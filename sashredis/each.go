@@ -168,12 +168,12 @@ func (b *basis) ofKey(a *answer, index int) (k bridge.KeyAnswer, known bool) {
 
 // ofShare returns what t says by its share in this process, which has answered a, and must leave units.
 func (l *Limiter) ofShare(a *answer, t target, leave int64) (k bridge.KeyAnswer) {
-	l.borrow(func() {
-		k.Decision, k.Next = internals.NextLeaving(l.shares, t.share(), leave)
+	l.borrow([]target{t}, func(shares []string) {
+		k.Decision, k.Next = internals.NextLeaving(l.shares, shares[0], leave)
 		if !a.Allowed || a.call.op == peek || a.call.n <= 0 {
-			k.Decision = internals.PeekLeaving(l.shares, t.share(), a.call.n, leave)
+			k.Decision = internals.PeekLeaving(l.shares, shares[0], a.call.n, leave)
 		}
-	}, t)
+	})
 	if !a.Allowed { // what is more than a share may be admitted by the store
 		k.RetryAfter = min(k.RetryAfter, a.RetryAfter)
 	}

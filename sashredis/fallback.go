@@ -176,30 +176,34 @@ type borrower struct {
 }
 
 // borrow runs call, which asks the shares of targets, while these have the limits of targets.
-func (l *Limiter) borrow(call func(), targets ...target) {
+func (l *Limiter) borrow(targets []target, call func(shares []string)) {
+	shares := make([]string, len(targets))
+	for i := range targets {
+		shares[i] = targets[i].share()
+	}
 	b := l.borrowers
 	b.underway.RLock()
 	unlock := b.underway.RUnlock
-	if !b.begin(targets) {
+	if !b.begin(shares, targets) {
 		// Calls under other limits ask one of the shares. Once they have all ended, ask it alone.
 		b.underway.RUnlock()
 		b.underway.Lock()
 		unlock = b.underway.Unlock
-		b.begin(targets)
+		b.begin(shares, targets)
 	}
 	defer unlock()
-	defer b.end(targets)
+	defer b.end(shares)
 	for i := range targets {
-		internals.Follow(l.shares, targets[i].share(), targets[i].shares)
+		internals.Follow(l.shares, shares[i], targets[i].shares)
 	}
-	call()
+	call(shares)
 }
 
 // begin notes a call for targets, and reports true, unless calls under other limits are asking one of the shares.
-func (b *borrowers) begin(targets []target) bool {
+func (b *borrowers) begin(shares []string, targets []target) bool {
 	for i := range targets {
 		same := true
-		b.byShare.Compute(targets[i].share(), func(of borrower, known bool) (borrower, bool) {
+		b.byShare.Compute(shares[i], func(of borrower, known bool) (borrower, bool) {
 			if !known {
 				of.ruleset = targets[i].ruleset
 			}
@@ -209,17 +213,17 @@ func (b *borrowers) begin(targets []target) bool {
 			return of, false
 		})
 		if !same {
-			b.end(targets[:i])
+			b.end(shares[:i])
 			return false
 		}
 	}
 	return true
 }
 
-// end notes that a call for targets, which begin has noted, has ended.
-func (b *borrowers) end(targets []target) {
-	for i := range targets {
-		b.byShare.Compute(targets[i].share(), func(of borrower, _ bool) (borrower, bool) {
+// end notes that a call, which begin has noted, has ended.
+func (b *borrowers) end(shares []string) {
+	for _, share := range shares {
+		b.byShare.Compute(share, func(of borrower, _ bool) (borrower, bool) {
 			of.calls--
 			return of, of.calls == 0
 		})
@@ -253,7 +257,7 @@ func (l *Limiter) decideAway(targets []target, r request, err error) (a answer) 
 		}
 		return a
 	default:
-		l.borrow(func() { l.decideLocally(targets, &a) }, targets...)
+		l.borrow(targets, func(shares []string) { l.decideLocally(targets, shares, &a) })
 	}
 	switch {
 	case hopeless:
@@ -275,28 +279,26 @@ func (l *Limiter) tryAfter() time.Duration {
 // decideLocally sets a to the answer to its call by the shares of targets, which borrow keeps under
 // their limits. They leave the share of what the call is to leave, rounded up: so all processes together leave
 // at least that.
-func (l *Limiter) decideLocally(targets []target, a *answer) {
-	names := make([]string, len(targets))
+func (l *Limiter) decideLocally(targets []target, shares []string, a *answer) {
 	for i, t := range targets {
-		names[i] = t.share()
-		l.seed(t)
+		l.seed(t, shares[i])
 	}
 	d, r := &a.Decision.Decision, &a.call.request
 	switch leaves := l.leavesOfShares(r); {
 	case r.op == upTo:
-		a.call.n, *d = l.shares.TakeUpTo(names[0], r.n)
+		a.call.n, *d = l.shares.TakeUpTo(shares[0], r.n)
 	case leaves != nil && r.op == reserve:
-		a.local, *d, _ = internals.ReserveAllOn(l.shares, names, leaves, r.n)
+		a.local, *d, _ = internals.ReserveAllOn(l.shares, shares, leaves, r.n)
 	case leaves != nil && r.op == take:
-		*d, _ = internals.TakeAllOn(l.shares, names, leaves, r.n)
+		*d, _ = internals.TakeAllOn(l.shares, shares, leaves, r.n)
 	case leaves != nil:
-		*d = internals.PeekAllOn(l.shares, names, leaves, r.n)
+		*d = internals.PeekAllOn(l.shares, shares, leaves, r.n)
 	case r.op == reserve:
-		a.local, *d = l.shares.ReserveAll(names, r.n)
+		a.local, *d = l.shares.ReserveAll(shares, r.n)
 	case r.op == take:
-		*d = l.shares.TakeAll(names, r.n)
+		*d = l.shares.TakeAll(shares, r.n)
 	default:
-		*d = l.shares.PeekAll(names, r.n)
+		*d = l.shares.PeekAll(shares, r.n)
 	}
 }
 
@@ -308,13 +310,13 @@ func (l *Limiter) leavesOfShares(r *request) (leaves []bridge.Terms) {
 	return leaves
 }
 
-// seed charges to t the share of what the mirror knows, unless that has been done.
-func (l *Limiter) seed(t target) {
+// seed charges to the share of t its part of what the mirror knows, unless that has been done.
+func (l *Limiter) seed(t target, share string) {
 	if l.storeClock != nil {
 		l.storeClock.used.Store(true)
 	}
 	if e := l.mirror.load(&t); e != nil {
-		e.seeding.run(t.ruleset, func() { l.seedFrom(e, t) })
+		e.seeding.run(t.ruleset, func() { l.seedFrom(e, t, share) })
 	}
 }
 
@@ -338,9 +340,9 @@ func (s *seeding) run(rs *ruleset, charge func()) {
 	}
 }
 
-// seedFrom charges to t the share of what e tells, under each limit by itself. If calls of an earlier time
+// seedFrom charges to the share of t its part of what e tells, under each limit by itself. If calls of an earlier time
 // away count here, or the share of an earlier answer, only what is more than those is charged.
-func (l *Limiter) seedFrom(e *mirrored, t target) {
+func (l *Limiter) seedFrom(e *mirrored, t target, share string) {
 	f, v, later := l.fallback, e.view.with(t.ruleset, e.charged), l.storeClock.toNear(e.at-e.received)
 	earliest, _ := e.clockBounds(l.local.Now())
 	pasts := make([]bridge.Past[sash.Limit], len(t.rules))
@@ -356,5 +358,5 @@ func (l *Limiter) seedFrom(e *mirrored, t target) {
 		o, _ := r.decide(&v.states[i], 0, max(earliest, e.at), 0)
 		p.Left = max(f.share(r.most)-f.shareUp(r.most-o.remaining), 0)
 	}
-	internals.Seed(l.shares, t.share(), pasts)
+	internals.Seed(l.shares, share, pasts)
 }

@@ -206,7 +206,8 @@ func WithMaxAhead(windows int) Option {
 // reading is rounded down to microseconds, and must lie within 142 years of instant 0.
 //
 // There is no mirror then, and [WithMirror] and [WithLease] are refused: they need a clock that
-// all processes share. The store keeps a key for a day of its own time longer than it counts.
+// all processes share. The store keeps a key for a day of its own time longer than it counts. The clock must not
+// call the limiter.
 func WithCallerClock(clock sash.Clock) Option {
 	return optionFunc(func(c *config) {
 		c.require(clock != nil, "WithCallerClock: clock must not be nil")

@@ -118,7 +118,7 @@ func (r *reservation) settleHere(actual int64) {
 		return
 	}
 	// What is spent past it may be charged to a share that is not tracked any more.
-	r.limiter.borrow(func() { r.local.Commit(actual) }, r.target)
+	r.limiter.borrow([]target{r.target}, func([]string) { r.local.Commit(actual) })
 }
 
 // Release is shorthand for Commit of all that was reserved. It is for limits of units that are held at a

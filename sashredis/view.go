@@ -20,7 +20,8 @@ import (
 // Each call is decided as if WithLimitsFor had returned limits for the key of that call. So calls under limits
 // that differ in nothing but the Count or, for a [sash.TokenBucket], the Burst share the counts of a key, and
 // each is admitted if its own limits admit it. Any other two limits count for themselves: one unit may be had
-// under each of them. [Limiter.Reset] forgets what the key was charged under these limits.
+// under each of them. So do PerMinute(10) and PerMinute(600), a log and parts by [sash.SmallCount]; name the
+// algorithm, as in PerMinute(10).Parts(), where plans are to share counts. [Limiter.Reset] forgets what the key was charged under these limits.
 //
 // A lease is for calls under the same limits: if a process makes calls for a key under several, it ends one lease
 // for the other. Units that were leased before calls under a larger Count have charged more than the smaller one

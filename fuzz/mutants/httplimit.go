@@ -95,7 +95,7 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-wakes-between-policies", fault: "a request is woken by what one policy gives back before others have given back theirs",
-		file: "httplimit/charge.go", old: "\tc.frees = cost < c.estimate || c.holds\n", new: "\tif cost < c.estimate || c.holds {\n\t\tl.waits.Free(c.key, 0)\n\t}\n",
+		file: "httplimit/charge.go", old: "\tc.event.Err, c.event.Near, c.event.Estimate = err", new: "\tl.waits.Free(c.key, 0)\n\tc.event.Err, c.event.Near, c.event.Estimate = err",
 		tests: "TestAtOnce_AWokenRequest",
 	},
 	{

@@ -30,7 +30,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "given-limits-forgotten-by-a-commit", fault: "the shares deny nothing any more of a key that is charged past a reservation of it",
-		file: "sashredis/reserve.go", old: "r.limiter.borrow(func() { r.local.Commit(actual) }, r.target)", new: "r.local.Commit(actual)",
+		file: "sashredis/reserve.go", old: "r.limiter.borrow([]target{r.target}, func([]string) { r.local.Commit(actual) })", new: "r.local.Commit(actual)",
 		tests: "TestTakeLimits_HasAShare|TestModel",
 	},
 	{
@@ -40,7 +40,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "given-limits-not-followed", fault: "a share keeps the limits of its first call",
-		file: "sashredis/fallback.go", old: "internals.Follow(l.shares, targets[i].share(), targets[i].shares)", new: "_ = targets[i].share()",
+		file: "sashredis/fallback.go", old: "internals.Follow(l.shares, shares[i], targets[i].shares)", new: "_ = shares[i]",
 		tests: "TestTakeLimits_HasAShare",
 	},
 	{
@@ -87,7 +87,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "trips-of-no-trace", fault: "the trace of a call that has waited for a round trip ends there",
-		file: "sashredis/combine.go", old: "ctx := l.lend(f, calls)", new: "ctx := context.WithoutCancel(context.Background())\n\t\t\tl.lend(f, calls)",
+		file: "sashredis/combine.go", old: "l.decide(l.lend(f, calls), b)", new: "l.lend(f, calls)\n\tl.decide(context.Background(), b)",
 		tests: "TestRoundTripHook",
 	},
 	{
@@ -242,8 +242,13 @@ var ofSashredis = []mutant{
 		tests: "TestTake_ACallThatGivesUp",
 	},
 	{
+		name: "combine-ends-with-a-goroutine", fault: "a Conn that ends its goroutine leaves calls without an answer, and its key without round trips",
+		file: "sashredis/combine.go", old: "if ended := !returned && b.panicked == nil; ended && next != nil {", new: "if ended := !returned && b.panicked == nil; ended && next == nil {",
+		tests: "TestTake_AConnThatEndsItsGoroutine",
+	},
+	{
 		name: "combine-in-the-context-of-one", fault: "a batch ends with the context of an earlier caller",
-		file: "sashredis/combine.go", old: "go l.flyOn(f, next)", new: "go func() {\n\t\t\t\tb := l.newBatch(next...)\n\t\t\t\tl.decide(ctx, b)\n\t\t\t\tfor _, c := range next {\n\t\t\t\t\tc.ready <- b\n\t\t\t\t}\n\t\t\t\tl.flyOn(f, l.flights.next(f))\n\t\t\t}()",
+		file: "sashredis/combine.go", old: "if next := l.flights.next(f); next != nil {\n\t\t\tgo l.flyOn(f, next)", new: "if next := l.flights.next(f); next != nil {\n\t\t\tgo func() {\n\t\t\t\tb := l.newBatch(next...)\n\t\t\t\tl.decide(ctx, b)\n\t\t\t\tfor _, c := range next {\n\t\t\t\t\tc.ready <- b\n\t\t\t\t}\n\t\t\t\tl.flyOn(f, l.flights.next(f))\n\t\t\t}()",
 		tests: "TestTake_ACallerThatGivesUp",
 	},
 	{
@@ -336,17 +341,17 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-forgets", fault: "what a fallback has admitted counts no longer once the store has answered",
-		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tl.shares.Reset(t.share())\n\tinternals.Seed(l.shares,",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tl.shares.Reset(share)\n\tinternals.Seed(l.shares,",
 		tests: "TestFallbackLocal",
 	},
 	{
 		name: "fallback-learns-once", fault: "what the store has answered since an earlier outage counts for nothing",
-		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tif l.shares.Peek(t.share(), 0).ResetAfter > 0 {\n\t\treturn\n\t}\n\tinternals.Seed(l.shares,",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares,", new: "\tif l.shares.Peek(share, 0).ResetAfter > 0 {\n\t\treturn\n\t}\n\tinternals.Seed(l.shares,",
 		tests: "TestFallbackLocal",
 	},
 	{
 		name: "fallback-learns-of-the-least-alone", fault: "a limit that leaves less hides what the store has counted under others since an earlier outage",
-		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares, t.share(), pasts)\n", new: "\tleast := int64(1 << 62)\n\tfor i := range pasts {\n\t\tleast, pasts[i].Left = min(least, pasts[i].Left), 1<<62\n\t}\n\tinternals.Seed(l.shares, t.share(), pasts)\n\tr, _ := l.shares.Reserve(t.share(), l.shares.Peek(t.share(), 0).Remaining-least)\n\tr.Release()\n",
+		file: "sashredis/fallback.go", old: "\tinternals.Seed(l.shares, share, pasts)\n", new: "\tleast := int64(1 << 62)\n\tfor i := range pasts {\n\t\tleast, pasts[i].Left = min(least, pasts[i].Left), 1<<62\n\t}\n\tinternals.Seed(l.shares, share, pasts)\n\tr, _ := l.shares.Reserve(share, l.shares.Peek(share, 0).Remaining-least)\n\tr.Release()\n",
 		tests: "TestFallbackLocal_LearnsUnderEachLimit",
 	},
 	{
@@ -391,7 +396,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-peeks-charge", fault: "a Peek is charged to the fallback",
-		file: "sashredis/fallback.go", old: "*d = l.shares.PeekAll(names, r.n)", new: "*d = l.shares.TakeAll(names, r.n)",
+		file: "sashredis/fallback.go", old: "*d = l.shares.PeekAll(shares, r.n)", new: "*d = l.shares.TakeAll(shares, r.n)",
 		tests: "TestFallbackLocal|TestExact_AFallback",
 	},
 	{
@@ -532,7 +537,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "fallback-reserves-for-nothing", fault: "a fallback charges reservations nothing",
-		file: "sashredis/fallback.go", old: "a.local, *d = l.shares.ReserveAll(names, r.n)", new: "*d = l.shares.PeekAll(names, r.n)",
+		file: "sashredis/fallback.go", old: "a.local, *d = l.shares.ReserveAll(shares, r.n)", new: "*d = l.shares.PeekAll(shares, r.n)",
 		tests: "TestFallbackLocal_Reserves|TestModel$",
 	},
 	{

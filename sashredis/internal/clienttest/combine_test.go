@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -190,6 +191,39 @@ func TestTake_AConnThatPanicsHoldsUpNobody(t *testing.T) {
 	s.set(func() { s.before = nil })
 	eventually(t, "the flight ends", func() bool { return flights(l) == 0 })
 	assert.True(t, l.Allow(context.Background(), "k"))
+}
+
+// A Conn that ends its goroutine fails the calls that share its round trip, and no others.
+func TestTake_AConnThatEndsItsGoroutine(t *testing.T) {
+	s := newStore(t)
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(100)}, sashredis.WithFallback(sashredis.FallbackAdmit))
+	arrived, release := s.holdUp()
+	decisions := make(chan sashredis.Decision, 10)
+	call := func() { decisions <- l.Take(t.Context(), "k", 1) }
+	go call()
+	<-arrived
+	go call()
+	go call()
+	eventually(t, "two calls wait", func() bool { return waiting(l) == 2 })
+	s.set(func() {
+		s.arrive = func() {
+			go call() // waits for the round trip that ends so
+			eventually(t, "a call waits", func() bool { return waiting(l) == 1 })
+			s.set(func() { s.arrive = nil })
+			runtime.Goexit()
+		}
+	})
+	release()
+	assert.Equal(t, sashredis.ByStore, (<-decisions).By)
+	var faults []string
+	for range 3 {
+		d := <-decisions
+		assert.Equal(t, sashredis.ByFallback, d.By)
+		faults = append(faults, d.Err.Error())
+	}
+	const ended = "sashredis: the Conn has ended its goroutine"
+	assert.ElementsMatch(t, []string{ended, ended, "not sent, as an earlier call for the key has failed: " + ended}, faults)
+	assert.Equal(t, sashredis.ByStore, l.Take(t.Context(), "k", 1).By)
 }
 
 // So does a WithHashTag that panics, also for calls that share a round trip.
