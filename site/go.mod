@@ -1,0 +1,9 @@
+// Not published: it makes a web site of the documents.
+module github.com/seed-30da4c49/sash/site
+
+go 1.25.0
+
+require (
+	github.com/stretchr/testify v1.11.1
+	github.com/yuin/goldmark v1.8.7
+)
