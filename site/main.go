@@ -44,11 +44,12 @@ var layout = template.Must(template.ParseFS(assets, "page.html"))
 
 // A site is being written. Its pages are made of the documents of the repository root.
 type site struct {
-	root     fs.FS
-	out      string
-	groups   []group
-	pages    []*page
-	bySource map[string]*page
+	Repository string
+	Groups     []group
+	root       fs.FS
+	out        string
+	pages      []*page
+	bySource   map[string]*page
 }
 
 // A group is a part of the list of all pages.
@@ -59,9 +60,10 @@ type group struct {
 
 // A page is one Markdown file, and what is made of it.
 type page struct {
+	Site     *site
 	Source   string // the Markdown file, below the root of the repository
 	File     string // the HTML file, below the root of the site
-	Title    string
+	Title    string // the first heading, or the directory of a module
 	Body     template.HTML
 	Sections []section // the first is what comes before the second heading
 }
@@ -74,7 +76,7 @@ type section struct {
 
 // build writes the site of the repository root into the directory out.
 func build(root, out string) error {
-	s := site{root: os.DirFS(root), out: out, bySource: make(map[string]*page)}
+	s := &site{Repository: repository, root: os.DirFS(root), out: out, bySource: make(map[string]*page)}
 	// A new document of docs comes after those that have a place here.
 	faults := []error{
 		s.addGroup("Start", "README.md", "docs/first-hour.md", "docs/guide.md", "docs/recipes.md", "docs/frameworks.md", "docs/migrating.md"),
@@ -92,12 +94,7 @@ func build(root, out string) error {
 	}
 	for _, p := range s.pages { // all titles are known now
 		var text strings.Builder
-		err := layout.Execute(&text, struct {
-			*page
-			Repository string
-			Groups     []group
-		}{p, repository, s.groups})
-		faults = append(faults, err, s.write(p.File, []byte(text.String())))
+		faults = append(faults, layout.Execute(&text, p), s.write(p.File, []byte(text.String())))
 	}
 	for _, name := range []string{"style.css", "site.js"} {
 		text, err := assets.ReadFile(name)
@@ -119,16 +116,15 @@ func (s *site) addGroup(name string, patterns ...string) error {
 			if s.bySource[source] != nil {
 				continue
 			}
-			file := strings.TrimSuffix(source, ".md") + ".html"
-			if path.Base(source) == "README.md" {
-				file = path.Join(path.Dir(source), "index.html")
+			p := &page{Site: s, Source: source, File: strings.TrimSuffix(source, ".md") + ".html"}
+			if dir, file := path.Split(source); file == "README.md" {
+				p.File, p.Title = dir+"index.html", strings.TrimSuffix(dir, "/")
 			}
-			p := &page{Source: source, File: file}
 			s.bySource[source] = p
 			s.pages, g.Pages = append(s.pages, p), append(g.Pages, p)
 		}
 	}
-	s.groups = append(s.groups, g)
+	s.Groups = append(s.Groups, g)
 	return nil
 }
 

@@ -66,7 +66,7 @@ func (p *page) anchor(body string) string {
 	used := make(map[string]int)
 	for i, m := range title.FindAllStringSubmatch(body, -1) {
 		whole, heading := m[0], plain(m[2])
-		if i == 0 {
+		if i == 0 && p.Title == "" {
 			p.Title = heading
 		}
 		anchor := anchorOf(heading)

@@ -15,7 +15,7 @@ for (const pre of document.querySelectorAll("pre")) {
 		}
 		setTimeout(() => { button.textContent = "Copy"; }, 2000);
 	});
-	pre.append(button);
+	pre.prepend(button);
 }
 for (const box of document.querySelectorAll(".scroll, pre > code")) {
 	if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; // so that arrow keys scroll it
