@@ -1,8 +1,8 @@
-// Command site makes a web site of the documents: README.md, docs, and the READMEs of the modules.
+// Command site makes a web site of the documents of this repository.
 //
 //	go run ./site -o DIR
 //
-// The pages are the files of the repository as GitHub shows them. A link to a file or directory that is no
+// The pages are the Markdown files, as GitHub shows them. A link to a file or directory that is no
 // page leads into the repository. The pages link to each other relatively, and load nothing from elsewhere. So
 // the site works under any address, and from the files.
 package main

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,11 +9,13 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -113,7 +116,7 @@ func TestSite_AnchorsAreAsOnGitHub(t *testing.T) {
 // A reader copies what stands in the document, and is told which programs a test runs.
 func TestSite_CodeIsUnchanged(t *testing.T) {
 	program := "package main\n\n/* a & b */\nfunc main() {\n\tprintln(`<b>`, 'x', \"é\") // c\n\t// Output:\n\t// é\n}\n"
-	fragment := "for range \"unclosed <\n\t$ é\n"
+	fragment := "for range \"unclosed <\n\t$ é\n// Output:\n"
 	text := built(t, "index.html", map[string]string{"README.md": "# A\n\n```go\n" + program + "```\n\n```go\n" + fragment + "```\n"})
 	var blocks []string
 	for _, m := range goCode.FindAllStringSubmatch(text, -1) {
@@ -124,6 +127,43 @@ func TestSite_CodeIsUnchanged(t *testing.T) {
 	assert.Contains(t, text, `<span class="comment">/* a &amp; b */</span>`)
 	assert.Equal(t, 1, strings.Count(text, proof))
 	require.FileExists(t, "../internal/docs/gocode_test.go")
+}
+
+// A browser opens the page from its file, and runs the search and all else of the script.
+func TestSite_SearchFindsSections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a browser takes seconds to start")
+	}
+	browser := ""
+	for _, name := range []string{"chromium", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			browser = found
+		}
+	}
+	if browser == "" {
+		t.Skip("there is no Chromium")
+	}
+	out, err := filepath.Abs(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, build("..", out))
+	profile, err := os.MkdirTemp("", "site")
+	require.NoError(t, err)
+	defer os.RemoveAll(profile) // in which processes of the browser may still write
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	shown, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile,
+		"--virtual-time-budget=5000", "--dump-dom", "file://"+filepath.ToSlash(out)+"/docs/recipes.html?q=Waiting+refusing").Output()
+	require.NoError(t, err)
+
+	body, results, _ := strings.Cut(string(shown), `<div id="results">`)
+	results, rest, closed := strings.Cut(results, "</div>")
+	require.True(t, closed, "no results are shown")
+	assert.NotContains(t, body, "<search hidden")
+	assert.Equal(t, strings.Count(rest, "<pre>"), strings.Count(rest, ">Copy</button>"))
+	found := address.FindAllStringSubmatch(results, -1)
+	require.Greater(t, len(found), 1)
+	assert.Equal(t, "../docs/recipes.html#waiting-instead-of-refusing", found[0][2])
+	assert.Contains(t, results, "<mark>Waiting</mark> instead of <mark>refusing</mark>")
 }
 
 // The build or the check names each fault.
