@@ -133,6 +133,7 @@ const proof = `<p class="proof">A whole program. <a href="` + repository +
 
 // codeBlock returns a block of Go, with its keywords, strings and comments marked.
 func codeBlock(code string) string {
+	code = strings.ReplaceAll(code, "\r", "") // which the scanner leaves out of comments
 	var b strings.Builder
 	b.WriteString(`<pre><code class="language-go">`)
 	files, done := token.NewFileSet(), 0

@@ -27,11 +27,11 @@ func TestSite_EveryLinkLeadsSomewhere(t *testing.T) {
 	require.NoError(t, build("..", out))
 	require.NoError(t, check(out))
 
-	documents, err := filepath.Glob("../docs/*.md")
+	documents, err := fs.Glob(os.DirFS(".."), "docs/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, documents)
 	for _, document := range append(documents, "README.md", "SECURITY.md", "sashredis/README.md") {
-		file := strings.NewReplacer("../", "", "README.md", "index.html", ".md", ".html").Replace(document)
+		file := strings.NewReplacer("README.md", "index.html", ".md", ".html").Replace(document)
 		text, err := os.ReadFile(filepath.Join(out, file))
 		require.NoError(t, err)
 		assert.Greater(t, strings.Count(string(text), `aria-current="page"`), 1, file)
@@ -123,6 +123,7 @@ func TestSite_CodeIsUnchanged(t *testing.T) {
 		blocks = append(blocks, html.UnescapeString(tag.ReplaceAllString(m[1], "")))
 	}
 	assert.Equal(t, []string{program, fragment}, blocks)
+	assert.Equal(t, codeBlock(program), codeBlock(strings.ReplaceAll(program, "\n", "\r\n")))
 	assert.Contains(t, text, `<span class="keyword">func</span> main() {`)
 	assert.Contains(t, text, `<span class="comment">/* a &amp; b */</span>`)
 	assert.Equal(t, 1, strings.Count(text, proof))
