@@ -150,7 +150,7 @@ func TestSite_SearchFindsSections(t *testing.T) {
 	profile, err := os.MkdirTemp("", "site")
 	require.NoError(t, err)
 	defer os.RemoveAll(profile) // in which processes of the browser may still write
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	shown, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile,
 		"--virtual-time-budget=5000", "--dump-dom", "file://"+filepath.ToSlash(out)+"/docs/recipes.html?q=Waiting+refusing").Output()
