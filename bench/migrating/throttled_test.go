@@ -54,7 +54,7 @@ var throttledPeer = peer{
 				lim := newThrottled(t, 0, throttled.RateQuota{MaxRate: throttled.PerMin(60), MaxBurst: 5}, l.now)
 				random, denied := rand.New(rand.NewPCG(1, 1)), 0
 				for range 2000 {
-					l.clock.Advance(time.Duration(random.IntN(3e9)))
+					l.clock.Advance(time.Duration(random.Int64N(3e9)))
 					n := 1 + random.IntN(4)
 					limited, _, err := lim.RateLimitCtx(t.Context(), "a", n)
 					require.NoError(t, err)
