@@ -83,7 +83,7 @@ var echoPeer = peer{
 			},
 		},
 		{
-			what: "the default refusal", peer: "the error `echo.HTTPError` with 429, `rate limit exceeded`, without headers",
+			what: "the default refusal", peer: "the error `echo.HTTPError` with 429, `rate limit exceeded`, after Retry-After and X-RateLimit-Limit and -Remaining are set",
 			sash:  "different: 429 with Retry-After, `RateLimit` and problem details, written by the limiter; an error of yours by WithDenied",
 			tests: []string{"TestRateLimiter", "TestRateLimiterWithConfig_defaultConfig", "TestRateLimiterWithConfig_defaultDenyHandler"},
 			check: func(t *testing.T) {
