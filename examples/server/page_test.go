@@ -206,7 +206,10 @@ func TestPage_EstimatesWhatIsLeftOfLogins(t *testing.T) {
 	v.shows("hello", ".remaining b", "20")
 	v.shows("login", ".remaining b", "–")
 	v.shows("login", ".more", "told with an attempt")
+	chart := "document.querySelector('[data-route=login] canvas').ariaLabel"
+	v.await(chart + ".startsWith('No request was sent yet')")
 	v.send("login", 1)
+	v.await(chart + ".startsWith('The last 20 seconds')")
 	v.shows("login", ".remaining b", "4")
 	for range 2 { // by another client at the same address
 		response, err := http.PostForm(v.server.URL+"/login", url.Values{"account": {"alice"}, "password": {"x"}})

@@ -82,7 +82,7 @@ class History {
   events = []; // {at, until, kind, height, lane}: requests, by the times of their answers
   levels = []; // {at, left}: units left, by the answer at that time
   quota = NaN;
-  window = 10_000;
+  window = 10_000; // until an answer tells it
   holds = false; // whether the limit is on what is under way; then window is only what the chart shows
   left = NaN;
   moreAt = 0; // time at which more is left
@@ -110,6 +110,11 @@ class History {
     return state;
   }
 
+  // known returns whether an answer has told the limit.
+  get known() {
+    return Number.isFinite(this.quota);
+  }
+
   // held returns the requests of this page that hold units.
   get held() {
     return this.events.filter(({ until }) => until === Infinity);
@@ -128,14 +133,14 @@ class History {
     if (flows) return this.estimateFlow(now);
     while (this.failures[0] + this.window <= now) this.failures.shift();
     if (now >= this.others.until) this.others = { units: 0, until: Infinity };
-    if (!Number.isFinite(this.quota)) return;
+    if (!this.known) return;
     this.level(Math.max(0, this.quota - this.failures.length - this.others.units), now);
     this.moreAt = this.idle() ? 0 : Math.min(this.failures[0] + this.window || Infinity, this.others.until);
   }
 
   // estimateFlow is estimateLeft for a token bucket, which fills in one window.
   estimateFlow(now) {
-    if (!Number.isFinite(this.quota)) return;
+    if (!this.known) return;
     const unit = this.window / this.quota;
     const missing = Math.max(0, Math.ceil((this.full - now) / unit - 1e-6)); // in part or whole
     this.level(Math.max(0, this.quota - missing), now);
@@ -345,7 +350,7 @@ class Route {
     history.forget(now);
     if (!free) history.estimateLeft(now, this.flows);
     this.chart.draw(history, now);
-    const known = Number.isFinite(history.quota);
+    const { known } = history;
     const wait = Math.max(0, history.retry.until - now);
     const more = history.moreAt - now;
     this.text(".remaining b", known ? history.left : "–");
@@ -443,7 +448,9 @@ class Chart {
     this.x = (at) => this.right - (now - at) * this.perMs;
     this.y = (left) => this.bottom - (left / history.quota) * (this.bottom - this.top);
     this.edge = this.x(now - history.window);
-    this.canvas.setAttribute("aria-label", `The last ${history.window / 1000} seconds of requests, and how many more were left`);
+    this.canvas.setAttribute("aria-label", history.known
+      ? `The last ${history.window / 1000} seconds of requests, and how many more were left`
+      : "No request was sent yet, so the window is not known");
     this.wall(history, now);
     this.level(history, now);
     this.frame(history);
@@ -527,7 +534,7 @@ class Chart {
     c.fillText("0", this.edge + 7, this.bottom - 1);
     c.textBaseline = "alphabetic";
     c.textAlign = history.holds ? "left" : "center";
-    c.fillText(`${history.window / 1000} s ago`, this.edge, this.height - 3);
+    if (history.known) c.fillText(`${history.window / 1000} s ago`, this.edge, this.height - 3);
     c.textAlign = "right";
     c.fillText("now", this.width - 2, this.height - 3);
   }
