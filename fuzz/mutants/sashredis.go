@@ -242,8 +242,8 @@ var ofSashredis = []mutant{
 		tests: "TestTake_ACallThatGivesUp",
 	},
 	{
-		name: "combine-ends-with-a-goroutine", fault: "a Conn that ends its goroutine leaves calls without an answer, and its key without round trips",
-		file: "sashredis/combine.go", old: "if ended := !returned && b.panicked == nil; ended && next != nil {", new: "if ended := !returned && b.panicked == nil; ended && next == nil {",
+		name: "combine-ends-with-a-goroutine", fault: "calls whose Conn has ended its goroutine are told that the store has answered",
+		file: "sashredis/combine.go", old: "\tb.err = errEnded // until it is decided\n", new: "",
 		tests: "TestTake_AConnThatEndsItsGoroutine",
 	},
 	{
