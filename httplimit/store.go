@@ -29,8 +29,8 @@ type Store interface {
 	Peek(ctx context.Context, keys []string, n int64, leave []int64) StoreDecision
 
 	// Reserve is Take of charges that may change, or hold units, until the Commit of each key. Then nothing
-	// need remain. Keys of which the Limiter knows that their limits hold units are charged by Reserve alone. If
-	// the store knows other limits of a key, by which it holds units, a Take is a Reserve.
+	// need remain. If the Limiter knows that a key holds units, it calls Reserve, and never Take. If only the store
+	// knows it, since the store has other limits for the key, its Take must do what Reserve does.
 	Reserve(ctx context.Context, keys []string, n int64, leave []int64) StoreDecision
 
 	// Wait blocks until n units are charged to key. It returns the same errors as [sash.Limiter.Wait].

@@ -142,8 +142,8 @@ func newRuleset(limits []sash.Limit, maxAhead int) *ruleset {
 	return rs
 }
 
-// within reports whether no limit of rs ever admits more than that of other, which keeps its states alike, or is
-// nil: then one does.
+// within reports whether each limit of rs admits at most as many units at once as the limit of other in its place.
+// Both keep their states alike. If other is nil, within reports false.
 func (rs *ruleset) within(other *ruleset) bool {
 	if other == nil || rs == other {
 		return other != nil

@@ -104,7 +104,7 @@ func build(root, out string) error {
 	return errors.Join(append(faults, err, s.write("index.js", []byte("const index = "+string(text)+";\n")))...)
 }
 
-// addGroup adds a group of the documents that match the patterns, without those of earlier groups.
+// addGroup adds a group of the documents that match the patterns and are in no earlier group.
 func (s *site) addGroup(name string, patterns ...string) error {
 	g := group{Name: name}
 	for _, pattern := range patterns {

@@ -245,8 +245,8 @@ func TestMiddleware_AnswersAsWithoutAStore(t *testing.T) {
 	})
 }
 
-// With a store, requests that are under way hold what they hold without one, by limits of policies and of keys' own,
-// of which only the store knows.
+// With a store, requests that are under way hold what they hold without one: by the limits of policies, and by limits
+// of a key that only the store knows.
 func TestMiddleware_HoldsAsWithoutAStore(t *testing.T) {
 	onEachStore(t, func(t *testing.T, conn sashredis.Conn) {
 		seen, most := map[httplimit.Outcome]int{}, 0
