@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+
+	counting "github.com/seed-30da4c49/sash/internal/count"
 )
 
 // floors returns subjects whose scripts decide nothing. No limiter takes less than a script that does
@@ -77,6 +80,54 @@ func woken() subject {
 		}
 		s := &shared{of: c}
 		return &client{take: s.take, close: c.close}, nil
+	}}
+}
+
+// decided returns the floor of a limiter that shares round trips: it knows of each call whether it is denied
+// before it waits, and decides it after that. Package sash does both.
+func decided() subject {
+	shares, decides := woken(), core()
+	return subject{name: "nothing, shared, decided, " + viaRueidis, floor: true, open: func(w *wire, q quota) (*client, error) {
+		c, err := shares.open(w, q)
+		if err != nil {
+			return nil, err
+		}
+		d, err := decides.open(w, q)
+		if err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		return &client{
+			take: func(key string) (bool, error) {
+				if yes, err := d.take(key); !yes || err != nil {
+					return yes, err
+				}
+				if _, err := c.take(key); err != nil {
+					return false, err
+				}
+				return d.take(key)
+			},
+			close: func() error { return errors.Join(c.close(), d.close()) },
+		}, nil
+	}}
+}
+
+// counted returns the floor of calls that are denied in this process and counted: a Take of package sash, and
+// an addition.
+func counted() subject {
+	denied := new(counting.Counter)
+	s := core()
+	return subject{name: s.name + ", counted", floor: true, open: func(w *wire, q quota) (*client, error) {
+		c, err := s.open(w, q)
+		if err != nil {
+			return nil, err
+		}
+		return &client{close: c.close, take: func(key string) (bool, error) {
+			yes, err := c.take(key)
+			if !yes {
+				denied.Add(1)
+			}
+			return yes, err
+		}}, nil
 	}}
 }
 

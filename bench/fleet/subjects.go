@@ -213,6 +213,7 @@ func forHotKey() []subject {
 		ours(counter, viaGoRedis, ""),
 		leasing(),
 		woken(),
+		decided(),
 	}, append(theirs(), floors()...)...)
 }
 
@@ -240,6 +241,7 @@ func forFlood() []subject {
 		ours(bucket, viaRueidis, ""),
 		ours(counter, viaGoRedis, ""),
 		ours(counter, viaRueidis, " without mirror", sashredis.WithMirror(0)),
+		counted(),
 	}, theirs()...)
 }
 
