@@ -77,6 +77,7 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	s.addDenied(", bucket, denied", smallBucket)
 	if n > 1 {
 		s.add(subject{name: "TakeAll of two keys", limiter: one, calls: takeTwoEach(one)})
+		s.add(subject{name: "TakeAll of a key and a common one", limiter: one, calls: takeWithEach(one, keys.New(0))})
 		s.add(subject{name: "TakeAll of two keys, two limits", limiter: two, calls: takeTwoEach(two)})
 	}
 	if n <= few {
@@ -226,6 +227,18 @@ func takeTwoEach(l *sash.Limiter) func(keys []string) int64 {
 	return func(keys []string) (yes int64) {
 		for i, key := range keys {
 			if l.TakeAll([]string{key, keys[len(keys)-1-i]}, 1).Allowed {
+				yes++
+			}
+		}
+		return yes
+	}
+}
+
+// takeWithEach takes from each key and from the common one.
+func takeWithEach(l *sash.Limiter, common string) func(keys []string) int64 {
+	return func(keys []string) (yes int64) {
+		for _, key := range keys {
+			if l.TakeAll([]string{key, common}, 1).Allowed {
 				yes++
 			}
 		}
