@@ -80,11 +80,8 @@ func (l *Limiter) tryTakeAllUnheld(g *generation, keys []string, at, n int64, d 
 		return fast.deny(g, at, n, d)
 	case admitted:
 		all := fast.all[:fast.count]
-		if slices.ContainsFunc(all, func(t fastTarget) bool { return g.ruleset.of(t.entry).held }) || !fast.lock() {
-			return false
-		}
-		fast.apply(g, at, n, stores, d)
-		return true
+		held := slices.ContainsFunc(all, func(t fastTarget) bool { return g.ruleset.of(t.entry).held })
+		return !held && fast.charge(g, at, n, d)
 	}
 	return false
 }

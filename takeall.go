@@ -28,10 +28,7 @@ func (l *Limiter) TakeAll(keys []string, n int64) (d Decision) {
 	var fast fastTargets
 	if g.fast != fastNone {
 		switch res := fast.gather(l, g, keys, at, n); {
-		case res == admitted && fast.lock():
-			// Each lock was taken from the word that was read. So all entries still are as they
-			// were when they admitted the units.
-			fast.apply(g, at, n, stores, &d)
+		case res == admitted && fast.charge(g, at, n, &d):
 			return d
 		case res == denied && fast.deny(g, at, n, &d):
 			return d
@@ -61,8 +58,7 @@ func (l *Limiter) PeekAll(keys []string, n int64) (d Decision) {
 	switch fast.gather(l, g, keys, at, n) {
 	case admitted:
 		// Tell first. The answer counts if no word has changed by then: all were read at one instant.
-		fast.apply(g, at, n, 0, &d)
-		if fast.validate() {
+		if fast.tell(g, at, n, &d); fast.validate() {
 			return d
 		}
 	case denied:
@@ -127,21 +123,56 @@ func (f *fastTargets) gather(l *Limiter, g *generation, keys []string, at, n int
 	return res
 }
 
-// lock locks all targets from the words from which they were read. If one has changed, it
-// unlocks the others, and reports false.
-func (f *fastTargets) lock() bool {
-	for i := range f.all[:f.count] {
+// charge charges n units, which all targets admit, and makes d the decision. If a word has changed since it was
+// read, charge reports false, and has charged nothing.
+//
+// Each lock is taken from the word that was read. So while charge holds them all, the entries are as they were
+// when they admitted the units. The last entry needs no lock if its word is all of its state: the swap of that
+// word charges it, at an instant at which the others are locked.
+func (f *fastTargets) charge(g *generation, at, n int64, d *Decision) bool {
+	locks := f.count
+	last := &f.all[locks-1]
+	swaps := g.ruleset.kindOf(last.word) == kindWord
+	if swaps {
+		locks--
+	}
+	if !f.lock(locks) {
+		return false
+	}
+	var left remainder
+	if swaps {
+		left.key = last.order
+		next := g.ruleset.chargeTried(last.entry, last.word, at, n, stores, &left)
+		if !last.entry.Word.CompareAndSwap(last.word, next) {
+			f.unlock(locks)
+			return false
+		}
+	}
+	f.apply(locks, g, at, n, stores, &left)
+	left.decision(d)
+	return true
+}
+
+// lock locks the first count targets from the words from which they were read. If one has changed,
+// it unlocks the others, and reports false.
+func (f *fastTargets) lock(count int) bool {
+	for i := range f.all[:count] {
 		// Never wait while another entry is locked. A changed word means that another call came first.
 		if t := &f.all[i]; !t.entry.tryLock(t.word) {
-			for _, t := range f.all[:i] {
-				// The same word as before: nothing has changed, and readers in between may still
-				// validate it.
-				t.entry.Word.Store(t.word)
-			}
+			f.unlock(i)
 			return false
 		}
 	}
 	return true
+}
+
+// unlock unlocks the first count targets, which are as they were read.
+func (f *fastTargets) unlock(count int) {
+	for _, t := range f.all[:count] {
+		// The same word as before: nothing has changed, and readers in between may still
+		// validate it.
+		t.entry.Word.Store(t.word)
+	}
 }
 
 // validate reports whether all that was read of the targets is of one instant: none of their
@@ -155,20 +186,25 @@ func (f *fastTargets) validate() bool {
 	return true
 }
 
-// apply makes d the decision on n units, which all targets admit. If m has stores, it charges
-// them and unlocks the targets, which must be locked.
-func (f *fastTargets) apply(g *generation, at, n int64, m mode, d *Decision) {
+// tell makes d the decision on n units, which all targets admit.
+func (f *fastTargets) tell(g *generation, at, n int64, d *Decision) {
 	var left remainder
-	for i := range f.all[:f.count] {
+	f.apply(f.count, g, at, n, 0, &left)
+	left.decision(d)
+}
+
+// apply joins to left what n units, which all targets admit, leave of the first count targets. If m has stores, it
+// charges and unlocks these, which must be locked.
+func (f *fastTargets) apply(count int, g *generation, at, n int64, m mode, left *remainder) {
+	for i := range f.all[:count] {
 		t := &f.all[i]
 		left.key = t.order
 		// This unlocks one target before the next is charged. A call that reads several meets the lock of
 		// the next, or a word that has changed when it validates.
-		if next := g.ruleset.chargeTried(t.entry, t.word, at, n, m, &left); m&stores != 0 {
+		if next := g.ruleset.chargeTried(t.entry, t.word, at, n, m, left); m&stores != 0 {
 			t.entry.Word.Store(next)
 		}
 	}
-	left.decision(d)
 }
 
 // deny makes d the decision on n units that a target denies, and reports whether it is of one instant.

@@ -464,8 +464,34 @@ func TestPeekAll_SurvivesAStateThatMovesOn(t *testing.T) {
 		require.True(t, l.AllowN("a", 1<<39))
 	}
 	var d Decision
-	require.NotPanics(t, func() { fast.apply(g, at, 1, tells, &d) })
+	require.NotPanics(t, func() { fast.tell(g, at, 1, &d) })
 	require.False(t, fast.validate())
+}
+
+// If a call comes between the look at the keys and the charge, none is charged, and none stays locked.
+func TestTakeAll_ChargesNothingAfterAChange(t *testing.T) {
+	everyKind(t, PerMinute(100), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		keys := []string{"a", "b", "c"}
+		for _, key := range keys {
+			require.True(t, l.AllowN(key, 1))
+		}
+		for _, changed := range keys {
+			g, at := l.current.Load(), clock.Now()
+			var fast fastTargets
+			require.Equal(t, admitted, fast.gather(l, g, keys, at, 5))
+			require.True(t, l.AllowN(changed, 1))
+			var left []int64
+			for _, key := range keys {
+				left = append(left, l.Peek(key, 0).Remaining)
+			}
+			var d Decision
+			require.False(t, fast.charge(g, at, 5, &d), changed)
+			for i, key := range keys {
+				require.False(t, fast.all[i].entry.Word.Load()&locked != 0)
+				require.Equal(t, left[i], l.Peek(key, 0).Remaining, "%s, after a change of %s", key, changed)
+			}
+		}
+	})
 }
 
 // Of keys that have equally much left, the one named first decides, whichever is locked first.

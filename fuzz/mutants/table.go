@@ -812,7 +812,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "keys-fast-left-locked", fault: "the fast path of several keys holds on to those that it has locked",
-		file: "takeall.go", old: "for _, t := range f.all[:i] {", new: "for _, t := range f.all[:0] {",
+		file: "takeall.go", old: "\t\t\tf.unlock(i)\n", new: "",
 		tests: "TestRace_TakeAllInAnyOrder|TestTakeAll_Unlocks",
 	},
 	{
@@ -1030,6 +1030,16 @@ var ofSash = []mutant{
 		tests: "TestTakeAll_ChargesADenied",
 	},
 	{
+		name: "takeall-leaves-locks", fault: "a TakeAll whose last key has changed leaves the others locked",
+		file: "takeall.go", old: "\t\t\tf.unlock(locks)\n", new: "",
+		tests: "TestTakeAll_ChargesNothingAfterAChange",
+	},
+	{
+		name: "takeall-swaps-without-locks", fault: "a TakeAll charges its last key at an instant at which the others are not locked",
+		file: "takeall.go", old: "if !f.lock(locks) {", new: "if !f.lock(locks / 2) {",
+		tests: "TestTakeAll_ChargesNothingAfterAChange",
+	},
+	{
 		name: "takeall-denied-by-the-last", fault: "a denied TakeAll names another of several equal limits, by the order of hashes",
 		file: "takeall.go", old: "} else if d.join(&one, t.order < first) {\n\t\t\tfirst = t.order", new: "} else if d.join(&one, t.order < first && i < 0) {\n\t\t\tfirst = t.order",
 		tests: "TestTakeAll|TestModel",
@@ -1166,7 +1176,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "peekall-fast-charges", fault: "PeekAll takes what it looks at, on its fast path",
-		file: "takeall.go", old: "fast.apply(g, at, n, 0, &d)", new: "fast.lock()\nfast.apply(g, at, n, stores, &d)",
+		file: "takeall.go", old: "if fast.tell(g, at, n, &d); fast", new: "if fast.charge(g, at, n, &d); !fast",
 		tests: "TestPeekAll",
 	},
 	{
