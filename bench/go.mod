@@ -22,7 +22,6 @@ require (
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/ulule/limiter/v3 v3.11.2
 	golang.org/x/time v0.14.0
-	gonum.org/v1/plot v0.17.0
 )
 
 require (
