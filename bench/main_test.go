@@ -477,3 +477,16 @@ func TestPlots_ShowSashTheNearestPeersAndTheFloor(t *testing.T) {
 		[]report.Role{plots[0].Series[0].Role, plots[0].Series[1].Role, plots[0].Series[2].Role, plots[0].Series[6].Role})
 	require.Equal(t, []float64{50, 150, 250}, plots[0].Series[1].Values)
 }
+
+func TestSpeed_TellsPeersHowManyKeysThereAre(t *testing.T) {
+	l := freeOf(t, 1<<30, "-quick", "-keys", "1,1k", "-goroutines", "1", "-answers", "admitted", "-modes", "throughput", "-calls", "Allow")
+	var quotas []peers.Quota
+	of := peers.Nothing()
+	of.New = func(q peers.Quota) peers.Table {
+		quotas = append(quotas, q)
+		return peers.Nothing().New(q)
+	}
+	s := &speedTest{lab: l, rows: l.speedRows(), all: []peers.Peer{of}}
+	require.NoError(t, s.plan().run(t.Context(), progress.On(nil, 1, "")))
+	require.Equal(t, []peers.Quota{peers.PlentyOf(1), peers.PlentyOf(1000)}, quotas)
+}

@@ -181,3 +181,24 @@ func TestPlot_PlacesKeepTheirDistances(t *testing.T) {
 	points = drawingOf(t, p).Series[0].Points
 	require.InDelta(t, points[2].X-points[1].X, 5*(points[1].X-points[0].X), 1)
 }
+
+// Labels of places for which there is no room are left out.
+func TestPlot_PlacesHaveRoom(t *testing.T) {
+	p := &Plot{X: "of all calls"}
+	var values []float64
+	for i := range 30 {
+		p.Places, values = append(p.Places, fmt.Sprintf("p99.99%02d", i)), append(values, 1)
+	}
+	p.Series = []Series{{"a", Other, values}}
+	var places []label
+	for _, text := range drawingOf(t, p).Texts {
+		if strings.HasPrefix(text.Text, "p99.99") {
+			places = append(places, text)
+		}
+	}
+	require.Equal(t, "p99.9929", places[0].Text, "the last, whose value is shown")
+	require.Greater(t, len(places), 5)
+	for i := range len(places) - 1 {
+		require.GreaterOrEqual(t, places[i].X-places[i+1].X, 60., "the width of a label")
+	}
+}
