@@ -77,8 +77,9 @@ type samples struct {
 }
 
 func planSpeed(l *lab) plan {
-	variants := append([]peers.Peer{peers.Default(), peers.Floor()}, peers.Variants()...)
-	s := &speedTest{lab: l, rows: l.speedRows(), all: append(l.field(), variants...), others: l.field()[1:]}
+	// Where not all fit into memory at once, those of the picture that are not peers come first.
+	all := append(slices.Insert(l.field(), 1, peers.Default(), peers.Floor()), peers.Variants()...)
+	s := &speedTest{lab: l, rows: l.speedRows(), all: all, others: l.field()[1:]}
 	p := s.plan()
 	p.result = func() (report.Result, error) {
 		r := s.result()
