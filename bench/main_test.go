@@ -450,7 +450,7 @@ func TestDuration_ThreeDigits(t *testing.T) {
 	}
 }
 
-// The picture of the README.
+// One of them is the picture of the first page.
 func TestPlots_ShowSashTheNearestPeersAndTheFloor(t *testing.T) {
 	l := freeOf(t, 1<<30, "-keys", "1,1k,10M", "-goroutines", "1", "-answers", "admitted", "-modes", "throughput")
 	s := &speedTest{lab: l, rows: l.speedRows(), all: l.field(), others: l.field()[1:], samples: map[row]map[string]*samples{}}

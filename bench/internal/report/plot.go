@@ -122,7 +122,7 @@ type bar struct {
 }
 
 const (
-	width      = 830. // as wide as GitHub shows a README
+	width      = 830. // as wide as GitHub shows a page
 	height     = 430.
 	lineHeight = 18. // of labels
 	barHeight  = 16.
