@@ -231,6 +231,18 @@ func notesOn(all []peers.Peer) (notes []string) {
 	return append(notes, "Left out: limiters that ask a server, such as those over Redis.")
 }
 
+// series returns the series of a peer in a plot.
+func series(p peers.Peer, values []float64) report.Series {
+	s := report.Series{Name: p.Title(), Values: values}
+	switch {
+	case p.Own():
+		s.Role = report.Own
+	case p.Free:
+		s.Role = report.Floor
+	}
+	return s
+}
+
 // figure formats a number: with one decimal if it is less than 10, and else rounded.
 func figure(x float64) string {
 	switch {

@@ -17,7 +17,7 @@ func planFloor(l *lab) plan {
 	reduced.keys = upTo(maxVariantKeys, l.keys)
 	quiet := &lab{options: &reduced, here: l.here, budget: l.budget}
 	s := &speedTest{lab: quiet, rows: quiet.speedRows(), all: append([]peers.Peer{peers.Sash()}, peers.Floors()...)}
-	s.others = []peers.Peer{peers.Floor()}
+	s.others = []peers.Peer{peers.MapFloor()}
 	p := s.plan()
 	p.result = func() (report.Result, error) {
 		r := s.result()

@@ -449,3 +449,44 @@ func TestDuration_ThreeDigits(t *testing.T) {
 		require.Equal(t, want, duration(ns))
 	}
 }
+
+// One of them is the picture of the first page.
+func TestPlots_ShowSashTheNearestPeersAndTheFloor(t *testing.T) {
+	l := freeOf(t, 1<<30, "-keys", "1,1k,10M", "-goroutines", "1", "-answers", "admitted", "-modes", "throughput")
+	s := &speedTest{lab: l, rows: l.speedRows(), all: l.field(), others: l.field()[1:], samples: map[row]map[string]*samples{}}
+	for i, n := range []int{1, 1000, 10_000_000} {
+		r := row{n, keys.Uniform, admitted, throughput, 1, callAllow}
+		for k, p := range slices.Concat(peers.Field(), []peers.Peer{peers.Default(), peers.Floor()}, peers.Variants()) {
+			if p.Name == "ulule" && n == 10_000_000 {
+				continue // it did not fit
+			}
+			s.sample(r, p).ns = []float64{float64(100*i + 50 - k)}
+		}
+	}
+	plots := s.plots()
+	require.Equal(t, "keys", plots[0].Name, "the name of its file does not change")
+	require.Equal(t, []string{"1", "1k", "10M"}, plots[0].Places)
+	require.Equal(t, []float64{1, 1000, 10_000_000}, plots[0].At)
+	var names []string
+	for _, series := range plots[0].Series {
+		names = append(names, series.Name)
+		require.Len(t, series.Values, 3)
+	}
+	require.Equal(t, []string{"sash, default", "sash, counter", "sliding-window", "throttled", "httprate", "x/time/rate", "floor"}, names)
+	require.Equal(t, []report.Role{report.Own, report.Own, report.Other, report.Floor},
+		[]report.Role{plots[0].Series[0].Role, plots[0].Series[1].Role, plots[0].Series[2].Role, plots[0].Series[6].Role})
+	require.Equal(t, []float64{50, 150, 250}, plots[0].Series[1].Values)
+}
+
+func TestSpeed_TellsPeersHowManyKeysThereAre(t *testing.T) {
+	l := freeOf(t, 1<<30, "-quick", "-keys", "1,1k", "-goroutines", "1", "-answers", "admitted", "-modes", "throughput", "-calls", "Allow")
+	var quotas []peers.Quota
+	of := peers.Nothing()
+	of.New = func(q peers.Quota) peers.Table {
+		quotas = append(quotas, q)
+		return peers.Nothing().New(q)
+	}
+	s := &speedTest{lab: l, rows: l.speedRows(), all: []peers.Peer{of}}
+	require.NoError(t, s.plan().run(t.Context(), progress.On(nil, 1, "")))
+	require.Equal(t, []peers.Quota{peers.PlentyOf(1), peers.PlentyOf(1000)}, quotas)
+}

@@ -169,8 +169,8 @@ func memoryResult(found []*memoryUse, n int) (r report.Result) {
 	records := []memoryRecord{}
 	held := report.Table{Title: "what " + keys.Label(n) + " keys take", Columns: []string{"limiter", "keeps the key", "bytes a key", "× sash", "objects a key", "a collection", "share of the machine"}}
 	during := report.Table{Title: "calls while garbage is collected, with " + keys.Label(n) + " keys", Columns: []string{"limiter", "calls"}}
-	bars := report.Plot{Title: "bytes a key, with " + keys.Label(n) + " keys", Y: "bytes", Bars: true, Series: []report.Series{{Name: "bytes a key"}}}
-	lines := report.Plot{Name: "collecting", Title: during.Title, X: "of all calls", Y: "ns"}
+	bars := report.Plot{Title: "bytes a key, with " + keys.Label(n) + " keys", Y: "bytes a key", Bars: true}
+	lines := report.Plot{Name: "collecting", Title: during.Title, X: "of all calls", Y: "time of a call", Format: duration}
 	for _, p := range arrivals.Percentiles {
 		during.Columns = append(during.Columns, p.Name)
 		lines.Places = append(lines.Places, p.Name)
@@ -184,8 +184,7 @@ func memoryResult(found []*memoryUse, n int) (r report.Result) {
 		if !h.peer.Free {
 			held.Rows = append(held.Rows, []string{h.peer.Label(), keeps, figure(h.bytes), times(h.bytes / found[0].bytes),
 				strconv.FormatFloat(h.objects, 'f', 2, 64), duration(h.collection * 1e9), fmt.Sprintf("%.1f %%", 100*h.share())})
-			bars.Places = append(bars.Places, h.peer.Label())
-			bars.Series[0].Values = append(bars.Series[0].Values, h.bytes)
+			bars.Series = append(bars.Series, series(h.peer, []float64{h.bytes}))
 		}
 		cells := []string{h.peer.Label(), humanize.Comma(h.calls)}
 		for k, p := range arrivals.Percentiles {
@@ -194,7 +193,7 @@ func memoryResult(found []*memoryUse, n int) (r report.Result) {
 		}
 		during.Rows = append(during.Rows, cells)
 		records = append(records, record)
-		lines.Series = append(lines.Series, report.Series{Name: h.peer.Label(), Values: h.percentiles})
+		lines.Series = append(lines.Series, series(h.peer, h.percentiles))
 	}
 	return report.Result{Records: records, Tables: []report.Table{held, during}, Plots: []report.Plot{bars, lines}}
 }

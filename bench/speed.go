@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -54,7 +55,7 @@ type row struct {
 	call         string
 }
 
-// maxVariantKeys is the greatest number of keys for which variants of sash, and the floor, are measured.
+// maxVariantKeys is the greatest number of keys for which variants of sash are measured, and the steps of a decision.
 const maxVariantKeys = 1_000_000
 
 // A speedTest is the rows to measure, and the results so far.
@@ -76,8 +77,9 @@ type samples struct {
 }
 
 func planSpeed(l *lab) plan {
-	variants := append(peers.Variants(), peers.Floor(), peers.CoarseFloor())
-	s := &speedTest{lab: l, rows: l.speedRows(), all: append(l.field(), variants...), others: l.field()[1:]}
+	// Where not all fit into memory at once, those of the picture that are not peers come first.
+	all := append(slices.Insert(l.field(), 1, peers.Default(), peers.Floor()), peers.Variants()...)
+	s := &speedTest{lab: l, rows: l.speedRows(), all: all, others: l.field()[1:]}
 	p := s.plan()
 	p.result = func() (report.Result, error) {
 		r := s.result()
@@ -91,7 +93,7 @@ func planSpeed(l *lab) plan {
 			"Take is the call that also returns what is left, or how long to wait; with sash and x-time-rate that is another call than Allow, with the others in its tables the only one they have. For x-time-rate it is a reservation, cancelled if denied, which does not tell what is left. Take is measured in throughput, of "+l.distributions[0]+" keys, by one goroutine, two, and one for each core, unless -full is given.",
 			"Compose is Allow, or the only call, of a key that is put together of two strings in the call, measured as Take is. Where the limiter lets the key escape, that is an allocation.",
 			"All keys are tracked. No window ends while calls are measured; exhausted keys were exhausted before. Keys are in new bytes. Garbage is collected between turns, which favours limiters that allocate.",
-			"sash-log and sash-large have other limits than sash (see below). They and the coarse clock are measured up to "+keys.Label(maxVariantKeys)+" keys. With more keys only admitted calls are measured, unless -answers or -full are given.")
+			"sash is a counter, and sash-default the algorithm that a limit has by default; sash-default, sash-log and sash-large have other limits than sash (see below). sash-log, sash-large and the coarse clock are measured up to "+keys.Label(maxVariantKeys)+" keys. With more keys only admitted calls are measured, unless -answers or -full are given.")
 		r.Notes = append(r.Notes, notesOn(s.all)...)
 		return r, nil
 	}
@@ -195,7 +197,7 @@ func (s *speedTest) measure(n int, group []peers.Peer) (steps []step) {
 	tables := make([]peers.Table, len(group))
 	for i, p := range group {
 		steps = append(steps, step{fillCost(n), func(ctx context.Context) error {
-			tables[i] = p.New(peers.Plenty)
+			tables[i] = p.New(peers.PlentyOf(n))
 			return fill(ctx, p, tables[i], n)
 		}})
 	}
@@ -501,47 +503,72 @@ func (s *speedTest) plots() (plots []report.Plot) {
 	}
 	for _, mode := range s.modes {
 		for _, answer := range s.answers {
+			p := report.Plot{Name: mode + "-" + fileName(answer), X: "keys"}
+			if mode == throughput && answer == admitted {
+				p.Name = "keys"
+			}
+			p.Title = fmt.Sprintf("Nanoseconds a decision by the number of keys, %s: %s, %s, %s, goroutines: %d", s.distributions[0], s.calls[0], mode, answer, s.goroutines[0])
 			var rows []row
 			for _, n := range s.keys {
 				rows = append(rows, at(n, s.goroutines[0], answer, mode))
+				p.Places, p.At = append(p.Places, keys.Label(n)), append(p.At, float64(n))
 			}
-			p := s.plot(rows, func(r row) string { return keys.Label(r.keys) })
-			p.Name, p.X = mode+"-"+fileName(answer), "keys, "+s.distributions[0]
-			p.Title = fmt.Sprintf("%s, %s, %s, goroutines: %d", s.calls[0], mode, answer, s.goroutines[0])
-			plots = append(plots, p)
+			plots = append(plots, s.plot(p, rows))
 		}
 	}
 	for _, answer := range s.answers {
 		n := s.keys[min(1, len(s.keys)-1)]
+		p := report.Plot{Name: "goroutines-" + fileName(answer), X: "goroutines"}
+		p.Title = fmt.Sprintf("Nanoseconds a decision by the number of goroutines: %s, %s, %s keys", s.calls[0], answer, keys.Label(n))
 		var rows []row
 		for _, g := range s.goroutines {
 			rows = append(rows, at(n, g, answer, throughput))
+			p.Places, p.At = append(p.Places, strconv.Itoa(g)), append(p.At, float64(g))
 		}
-		p := s.plot(rows, func(r row) string { return strconv.Itoa(r.goroutines) })
-		p.Name, p.X = "goroutines-"+fileName(answer), "goroutines"
-		p.Title = fmt.Sprintf("%s, throughput, %s, %s keys", s.calls[0], answer, keys.Label(n))
-		plots = append(plots, p)
+		plots = append(plots, s.plot(p, rows))
 	}
 	return plots
 }
 
-func (s *speedTest) plot(rows []row, place func(row) string) report.Plot {
-	p := report.Plot{Y: "ns a decision"}
-	for _, r := range rows {
-		p.Places = append(p.Places, place(r))
-	}
-	for _, c := range s.all {
-		line := report.Series{Name: c.Label()}
-		for _, r := range rows {
-			ns := math.NaN()
-			if x := s.samples[r][c.Label()]; x != nil {
-				ns = rounds.Median(x.ns)
-			}
-			line.Values = append(line.Values, ns)
-		}
-		p.Series = append(p.Series, line)
+// plot completes p with the times of rows: of sash with its default and with a counter, of the nearest peers,
+// and of the floor.
+func (s *speedTest) plot(p report.Plot, rows []row) report.Plot {
+	p.Y = "ns a decision"
+	for _, c := range slices.Concat([]peers.Peer{peers.Default(), s.all[0]}, s.nearest(rows), []peers.Peer{peers.Floor()}) {
+		p.Series = append(p.Series, series(c, s.medians(c, rows)))
 	}
 	return p
+}
+
+// medians returns the time of a contender in each row, or NaN.
+func (s *speedTest) medians(of peers.Peer, rows []row) (ns []float64) {
+	for _, r := range rows {
+		median := math.NaN()
+		if x := s.samples[r][of.Label()]; x != nil {
+			median = rounds.Median(x.ns)
+		}
+		ns = append(ns, median)
+	}
+	return ns
+}
+
+// nearest returns the four of s.others with the least geometric means of the times in rows.
+func (s *speedTest) nearest(rows []row) []peers.Peer {
+	own := s.medians(s.all[0], rows)
+	mean := func(p peers.Peer) (sum float64) {
+		for i, ns := range s.medians(p, rows) {
+			if math.IsNaN(own[i]) {
+				continue // no contender was measured
+			}
+			sum += math.Log(ns)
+		}
+		if math.IsNaN(sum) {
+			return math.Inf(1)
+		}
+		return sum
+	}
+	all := slices.SortedStableFunc(slices.Values(s.others), func(a, b peers.Peer) int { return cmp.Compare(mean(a), mean(b)) })
+	return all[:min(4, len(all))]
 }
 
 // fileName returns the form of an answer that is used in names of files.

@@ -96,7 +96,7 @@ func BenchmarkTake(b *testing.B) {
 	for _, limits := range [][]sash.Limit{
 		{sash.Per(1<<29-1, math.MaxInt64).Counter()},
 		{sash.PerHour(plenty).Counter()},
-		{rollingParts(1)},
+		{peers.RollingParts(1)},
 		{sash.PerHour(1).Counter()},
 		{rollingLog(1)},
 		{sash.PerHour(1).Log()},

@@ -38,10 +38,6 @@ var (
 	smallLog     = []sash.Limit{sash.PerHour(10).Log()}
 )
 
-// rollingParts returns the default limit of as many units as its smaller entries count, whose window
-// is so short that calls for n keys cannot use them up. Nearly all calls are in the current part of a key.
-func rollingParts(n int) sash.Limit { return sash.Per(1<<16-1, time.Duration(n)*time.Millisecond) }
-
 // rollingLog returns a log of 10 units, whose window is so short that calls for n keys, two of
 // them at once and without a pause, get their units back as fast as they charge them: about
 // five units of a key are in its window.
@@ -69,7 +65,7 @@ func newStage(ctx context.Context, n int) (*stage, error) {
 	s.addBoth("", one)
 	s.addBoth(", large", s.tracking(1, "", large))
 	s.addBoth(", two limits", two)
-	s.addBoth(", parts", s.tracking(1, "", []sash.Limit{rollingParts(n)}))
+	s.addBoth(", parts", s.tracking(1, "", []sash.Limit{peers.RollingParts(n)}))
 	s.addBoth(", log", s.rolling(""))
 	s.addBoth(", bucket", s.tracking(1, "", bucket))
 	s.addDenied(", denied", oneWord)

@@ -181,12 +181,12 @@ func (s *scenario) table() report.Table {
 }
 
 func (s *scenario) plot() report.Plot {
-	p := report.Plot{Name: s.name, Title: s.title, X: "of all calls", Y: "ns"}
+	p := report.Plot{Name: s.name, Title: s.title, X: "of all calls", Y: "time of a call", Format: duration}
 	for _, percentile := range arrivals.Percentiles {
 		p.Places = append(p.Places, percentile.Name)
 	}
 	for i, peer := range s.peers {
-		line := report.Series{Name: peer.Label()}
+		line := series(peer, nil)
 		for k := range arrivals.Percentiles {
 			line.Values = append(line.Values, rounds.Median(s.of(i, k)))
 		}

@@ -1,8 +1,11 @@
 package peers
 
 import (
+	"math/bits"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/puzpuzpuz/xsync/v3"
 
@@ -17,24 +20,59 @@ func Floors() []Peer {
 		plainMap("map+cas", "a plain map is read, and a word swapped by compare-and-swap", swap),
 		bare("xsync", "none", "an xsync map is read, and nothing else", func(*atomic.Uint64) bool { return true }),
 		bare("xsync+cas", "none", "an xsync map is read, and a word swapped by compare-and-swap", swap),
-		Floor(),
-		CoarseFloor(),
+		MapFloor(),
+		mapFloor("coarse", sash.CoarseClock(time.Millisecond)),
 		bare("xsync+cas+time.Now", "time.Now", "as the floor, with the clock that peers read", func(word *atomic.Uint64) bool {
 			return !time.Now().IsZero() && swap(word)
 		}),
 	}
 }
 
-// Floor returns a peer that makes the least steps of a decision: it reads the clock, loads an
+// Floor returns a peer that hashes the key and swaps a word, in a cache line that the hash chooses among
+// as many as there are keys. It looks nothing up and reads no clock. No limiter of many keys can do less.
+func Floor() Peer {
+	return Peer{
+		Name: "floor", Clock: "none", Bytes: int64(unsafe.Sizeof(line{})), Free: true,
+		Keeps: "the key is hashed, and a word swapped by compare-and-swap in the cache line that the hash chooses, of an array with a line for each key",
+		Lacks: "decides nothing, looks nothing up, reads no clock",
+		New: func(q Quota) Table {
+			lines := make([]line, max(1, q.Keys))
+			seed := uintptr(rand.Uint64())
+			return Table{
+				Allow:   func(key string) bool { return swap(lineOf(lines, seed, key)) },
+				Exhaust: func(string) {},
+				Close:   func() {},
+			}
+		},
+	}
+}
+
+// A line is a word in a cache line of its own.
+type line struct {
+	word atomic.Uint64
+	_    [56]byte
+}
+
+// lineOf returns the word of a key.
+func lineOf(lines []line, seed uintptr, key string) *atomic.Uint64 {
+	hash := memhash(unsafe.Pointer(unsafe.StringData(key)), seed, uintptr(len(key)))
+	i, _ := bits.Mul(uint(hash), uint(len(lines)))
+	return &lines[i].word
+}
+
+// memhash is the hash function by which sash hashes keys.
+//
+//go:noescape
+//go:linkname memhash runtime.memhash
+func memhash(p unsafe.Pointer, seed, length uintptr) uintptr
+
+// MapFloor returns a peer that makes the steps of a decision with another map: it reads the clock, loads an
 // entry from an xsync map, and swaps the entry's word. The clock is [sash.SystemClock], whose
 // readings are in order between cores. A limiter reads it without that order, for about 10
 // to 20 ns less on amd64.
-func Floor() Peer { return floor("system", sash.SystemClock()) }
+func MapFloor() Peer { return mapFloor("system", sash.SystemClock()) }
 
-// CoarseFloor returns the same with a coarse clock.
-func CoarseFloor() Peer { return floor("coarse", sash.CoarseClock(time.Millisecond)) }
-
-func floor(name string, clock sash.Clock) Peer {
+func mapFloor(name string, clock sash.Clock) Peer {
 	return bare("floor", name, "the clock is read, an xsync map too, and a word swapped by compare-and-swap",
 		func(word *atomic.Uint64) bool { return clock.Now() >= 0 && swap(word) })
 }

@@ -39,6 +39,23 @@ func (p Peer) Label() string {
 	return p.Name + ", " + p.Clock
 }
 
+// Title returns the name of a Peer for readers, with its clock if that is not the usual one.
+func (p Peer) Title() string {
+	if title, ok := titles[p.Name]; ok {
+		p.Name = title
+	}
+	return p.Label()
+}
+
+// titles are the names that differ from those in impl=, which have no slash.
+var titles = map[string]string{
+	"sash": "sash, counter", "sash-default": "sash, default", "sash-log": "sash, log", "sash-large": "sash, large",
+	"x-time-rate": "x/time/rate", "slidingwindow": "sliding-window",
+}
+
+// Own reports whether the Peer is sash.
+func (p Peer) Own() bool { return p.Module == module }
+
 // Version returns the version of the Peer's module in this program, or "".
 func (p Peer) Version() string {
 	info, ok := debug.ReadBuildInfo()
@@ -76,6 +93,8 @@ type Quota struct {
 	Window time.Duration
 	// Sweep is the interval at which idle keys are evicted; 0 for the limiter's default.
 	Sweep time.Duration
+	// Keys is how many keys there will be, for peers that must know it; 0 if it is not known.
+	Keys int
 }
 
 // Plenty is a Quota that is used up only by Exhaust. It does not come back while a program
@@ -83,16 +102,25 @@ type Quota struct {
 // is the greatest that fits one word of sash.
 var Plenty = Quota{Count: 1<<29 - 1, Window: 1_000_000 * time.Hour, Sweep: 1000 * time.Hour}
 
+// PlentyOf returns Plenty for n keys.
+func PlentyOf(n int) Quota {
+	q := Plenty
+	q.Keys = n
+	return q
+}
+
+// plenty reports whether q is Plenty, for any number of keys.
+func (q Quota) plenty() bool { return q == PlentyOf(q.Keys) }
+
 // refill returns the time in which a token bucket gains a token.
 func (q Quota) refill() time.Duration {
-	if q == Plenty {
+	if q.plenty() {
 		return q.Window
 	}
 	return q.Window / time.Duration(q.Count)
 }
 
-// Field returns sash with a counter, and all peers. Parts, the default, admit no more than 65,535 units in
-// a window without a larger entry, and so not Plenty.
+// Field returns sash with a counter, and all peers.
 func Field() []Peer {
 	return []Peer{Sash(), goLimiter, xTimeRate, httpRate, ulule, throttledGCRA, slidingWindow}
 }

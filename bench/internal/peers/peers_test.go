@@ -11,7 +11,7 @@ import (
 )
 
 // deciding returns all peers that decide.
-func deciding() []Peer { return append(Field(), Variants()...) }
+func deciding() []Peer { return append(append(Field(), Default()), Variants()...) }
 
 func TestPeers_AdmitUpToTheLimitForEachKey(t *testing.T) {
 	for _, p := range deciding() {
@@ -78,7 +78,7 @@ func TestPeers_ExhaustDeniesThatKeyOnly(t *testing.T) {
 				require.True(t, table.Allow(fmt.Sprint(i%10)))
 			}
 			if table.Exhaust == nil {
-				require.Equal(t, "sash-log", p.Name)
+				require.Contains(t, []string{"sash-default", "sash-log"}, p.Name)
 				return
 			}
 			table.Exhaust("3")
@@ -93,7 +93,7 @@ func TestPeers_ExhaustDeniesThatKeyOnly(t *testing.T) {
 
 func TestPeers_AreToldApart(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range append(deciding(), Floors()...) {
+	for _, p := range append(append(deciding(), Floor()), Floors()...) {
 		require.False(t, seen[p.Name+" "+p.Clock], "%s on %s", p.Name, p.Clock)
 		seen[p.Name+" "+p.Clock] = true
 		require.NotEmpty(t, p.Keeps, p.Name)
@@ -105,7 +105,7 @@ func TestPeers_AreToldApart(t *testing.T) {
 }
 
 func TestFloors_CountWhatSwaps(t *testing.T) {
-	for _, p := range Floors() {
+	for _, p := range append(Floors(), Floor()) {
 		table := p.New(Plenty)
 		require.True(t, table.Allow("a"), p.Name) // no swap fails in a single goroutine
 		require.True(t, table.Allow("a"), p.Name)
@@ -137,4 +137,31 @@ func TestPeers_AdmitTheLimitToSeveralGoroutinesTogether(t *testing.T) {
 			require.EqualValues(t, 20*keys, admitted.Load())
 		})
 	}
+}
+
+// The quota that is not used up while calls of its keys are measured is one for each number of keys.
+func TestPeers_PlentyIsNotUsedUp(t *testing.T) {
+	for _, p := range append(deciding(), Floor()) {
+		table := p.New(PlentyOf(1))
+		for i := range 300_000 {
+			require.True(t, table.Allow("a"), "%s, call %d", p.Label(), i)
+		}
+		table.Close()
+	}
+}
+
+// The floor uses a word for each key, and each word for few keys.
+func TestFloor_UsesManyLines(t *testing.T) {
+	p := Floor()
+	require.EqualValues(t, 64, p.Bytes, "a cache line")
+	lines := make([]line, 4096)
+	used := 0
+	for i := range len(lines) {
+		w := lineOf(lines, 12345, fmt.Sprint(i))
+		if w.Load() == 0 {
+			used++
+		}
+		w.Add(1)
+	}
+	require.Greater(t, used, len(lines)/2)
 }

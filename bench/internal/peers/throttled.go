@@ -15,7 +15,7 @@ var throttledGCRA = Peer{
 	Lacks: "eviction of idle keys: a table is full, or grows; twice the limit within a window; gives up with an error after ten lost swaps, which counts as a denial here",
 	New: func(q Quota) Table {
 		quota := throttled.RateQuota{MaxRate: throttled.PerDuration(1, q.refill()), MaxBurst: int(q.Count) - 1}
-		if q == Plenty {
+		if q.plenty() {
 			// It keeps the time at which all units are back, which must be before the
 			// year 2262. One unit is back twelve minutes after a key's first call.
 			quota = throttled.RateQuota{MaxRate: throttled.PerDuration(1, 12*time.Minute), MaxBurst: 9_900_000}
