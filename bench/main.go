@@ -27,8 +27,8 @@
 // the machine, the Go version, the commit, the clock and the command, and prints the table. Other work
 // on the machine disturbs the figures.
 //
-// With -publish it runs these experiments, bench/fleet and benchmarks, each with the settings that publishlist.go
-// names. Then it writes their figures into the documents, between the markers of figures, with the machine and the
+// With -publish it runs these experiments, bench/fleet and benchmarks, each with settings of its own, which the documents
+// name. Then it writes their figures into the documents, between the markers of figures, with the machine and the
 // commit. The documents are written all or none, so an interrupt changes nothing.
 //
 // A measurement that would need more than 60 % of the free memory is left out, and the

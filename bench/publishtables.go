@@ -593,6 +593,7 @@ func readRPC(all []output) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		slices.SortFunc(found, func(a, b goBench) int { return strings.Compare(a.name, b.name) }) // some run in any order
 		for _, b := range found {
 			rows = append(rows, []string{module, "`" + b.name + "`", span(b.of("ns/op")), digits(b.of("B/op")), digits(b.of("allocs/op"))})
 		}
