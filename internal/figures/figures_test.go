@@ -52,6 +52,7 @@ func TestOutside(t *testing.T) {
 		"100 requests a minute, 51 bytes, `29 ns`":                 "",
 		"```go\nd := 29 ns\n```\n":                                 "",
 		"every 100 ms":                                             "", // allowed
+		"`Allow` takes 30 ns.":                                     "30 ns",
 		"A call takes 29 ns.":                                      "29 ns",
 		"x\ny 1.5 µs":                                              "line 2",
 		"late by 34 ms":                                            "34 ms",
