@@ -234,7 +234,7 @@ func readFloor(all []output) (map[string]string, error) {
 	}
 	var rows [][]string
 	for _, r := range found {
-		if r.Impl != "floor" || r.Clock != "system" || r.Times == nil {
+		if r.Impl != "floor" || r.Clock != "system" || r.Mode != throughput || r.Answer != admitted || r.Times == nil {
 			continue
 		}
 		if r.Goroutines == 1 {
@@ -391,6 +391,9 @@ func readWaiters(all []output) (map[string]string, error) {
 	}
 	var rows [][]string
 	for _, r := range found {
+		if r.Waiters == found[0].Waiters { // the smallest crowd is in the results only
+			continue
+		}
 		readings := ""
 		if r.Commit > 0 {
 			readings = humanize.Comma(r.Readings)
@@ -560,7 +563,7 @@ func readObservers(all []output) (map[string]string, error) {
 		_, clients, _ := strings.Cut(parts[2], "=")
 		rows = append(rows, []string{result, clients, span(b.of("metrics-ns")), span(b.of("metrics+page-ns")), span(b.of("floor-ns")), span(b.of("without-ns"))})
 	}
-	return map[string]string{"observers": table(1, []string{"", "clients", "metrics", "metrics and a page of offenders", "an observer that does nothing but keep counts", "a request without them"}, rows)}, nil
+	return map[string]string{"observers": table(1, []string{"", "clients", "metrics", "metrics and a page of offenders", "floor", "a request without them"}, rows)}, nil
 }
 
 func readObserve(all []output) (map[string]string, error) {
@@ -627,7 +630,7 @@ func readFleet(all []output) (map[string]string, error) {
 	const rate = "decisions_per_second"
 	shown := func(x float64, unit string) string {
 		switch {
-		case math.IsNaN(x):
+		case math.IsNaN(x) || x == 0 && unit == "script_us": // no such row, or no script
 			return ""
 		case unit == rate && x >= 1e6:
 			return digits(x/1e6) + " M"
