@@ -73,7 +73,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 //
 // Units that are given back wake one call, however many wait for the same keys. More are woken where
 // calls share two full keys, and each has a third key of its own. Once the first of them waits for the
-// other full key, the others are woken one after the other, for some 10 microseconds each.
+// other full key, the others are woken one after the other.
 func (l *Limiter) WaitAll(ctx context.Context, keys []string, n int64) error {
 	var buf [8]target
 	_, err := l.wait(ctx, l.targets(buf[:0], keys), n)

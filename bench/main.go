@@ -5,6 +5,7 @@
 //	go run ./bench -quick                   # all of them on a few keys, in seconds
 //	go run ./bench -experiments speed -keys 1,1k -goroutines 1,2,4,8 -rounds 21
 //	go run ./bench -experiments speed,memory -keys 10_000_000
+//	go run ./bench -publish                 # every figure of the documents, about a quarter of an hour
 //
 // Experiments are:
 //
@@ -25,6 +26,10 @@
 // Each experiment writes a table in Markdown, all figures in JSON, and plots in SVG, with
 // the machine, the Go version, the commit, the clock and the command, and prints the table. Other work
 // on the machine disturbs the figures.
+//
+// With -publish it runs these experiments, bench/fleet and benchmarks, each with settings of its own, which the documents
+// name. Then it writes their figures into the documents, between the markers of figures, with the machine and the
+// commit. The documents are written all or none, so an interrupt changes nothing.
 //
 // A measurement that would need more than 60 % of the free memory is left out, and the
 // results say so. Limiters that ask a server do another job: bench/fleet measures those.
@@ -56,8 +61,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return command.Refuse("bench", err, o.usage, stdout, stderr)
 	}
 	here := report.Here(ctx, commandLine(args))
-	err = newLab(o, here).run(ctx, stdout, stderr)
+	if o.publishes {
+		err = o.publish(ctx, here, stderr)
+	} else {
+		err = newLab(o, here).run(ctx, stdout, stderr)
+	}
 	switch {
+	case errors.Is(err, context.Canceled) && o.publishes:
+		fmt.Fprintln(stderr, "bench: interrupted; no document is written")
+		return command.Interrupted
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "bench: interrupted; what was measured is written")
 		return command.Interrupted

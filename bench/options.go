@@ -32,6 +32,7 @@ type options struct {
 	rate          int
 	out           string
 	quick, full   bool
+	publishes     bool
 
 	flags *flag.FlagSet
 }
@@ -125,6 +126,7 @@ func (o *options) define(read func(name, usage string, set func(string) error)) 
 	count("decisions", "make this `NUMBER` of decisions a core in a turn of speed, ratios and floor", &o.decisions, 1_000_000)
 	o.flags.StringVar(&o.out, "out", o.out, "write results to this `DIRECTORY`; by default -quick has another")
 	o.flags.BoolVar(&o.quick, "quick", false, "fewer keys, rounds and decisions, where other flags do not say how many: it takes seconds, and its figures say nothing")
+	o.flags.BoolVar(&o.publishes, "publish", false, "measure every figure of the documents, and write them there: it takes about a quarter of an hour, a clean working tree, and no other flag but -out and -quick. With -quick the documents are written to publish in the directory of results")
 	o.flags.BoolVar(&o.full, "full", false, "measure every combination of flags in speed: by default more than 1M keys are only asked for what is admitted")
 }
 
@@ -145,6 +147,11 @@ func (o *options) check() error {
 	if n := o.flags.NArg(); n > 0 {
 		faults = append(faults, fmt.Errorf("%q is no flag, and only flags are expected", o.flags.Arg(0)))
 	}
+	o.flags.Visit(func(f *flag.Flag) {
+		if o.publishes && !slices.Contains([]string{"publish", "quick", "out"}, f.Name) {
+			faults = append(faults, fmt.Errorf("-publish has a list of what it measures, and takes no -%s", f.Name))
+		}
+	})
 	return errors.Join(faults...)
 }
 

@@ -117,7 +117,7 @@ func newClock(s sources) *Clock {
 	return c
 }
 
-// Now returns the nanoseconds since the start of the process. It takes about 20 ns.
+// Now returns the nanoseconds since the start of the process. Instructions before it end first.
 func (c *Clock) Now() int64 {
 	cal := c.calibration.Load()
 	if ticks := readOrdered(); cal.covers(ticks) {
@@ -126,7 +126,7 @@ func (c *Clock) Now() int64 {
 	return c.renew()
 }
 
-// Now returns the nanoseconds since the start of the process. It takes about 10 ns.
+// Now returns the nanoseconds since the start of the process. It does not wait for instructions before it.
 func (c *Unordered) Now() int64 {
 	cal := c.calibration.Load()
 	if ticks := readUnordered(); cal.covers(ticks) {

@@ -20,7 +20,7 @@ import (
 // The whole handler of Connect without a connection. The interceptor costs the difference to
 // "none".
 func BenchmarkInterceptor(b *testing.B) {
-	policy := func(limit sash.Limit, charge func(int) bool) []connect.HandlerOption {
+	policy := func(b *testing.B, limit sash.Limit, charge func(int) bool) []connect.HandlerOption {
 		l := httplimit.Must(httplimit.New(httplimit.Policy{Name: "all", Limits: []sash.Limit{limit}, Key: httplimit.ByAddress(), Charge: charge}))
 		b.Cleanup(func() { l.Close() })
 		return []connect.HandlerOption{connect.WithInterceptors(connectlimit.NewInterceptor(l))}
@@ -29,17 +29,22 @@ func BenchmarkInterceptor(b *testing.B) {
 	body, err := proto.Marshal(message(10))
 	require.NoError(b, err)
 	for _, c := range []struct {
-		name    string
-		options []connect.HandlerOption
-		status  int
+		name   string
+		limit  sash.Limit // none if it is zero
+		charge func(int) bool
+		status int
 	}{
-		{"none", nil, http.StatusOK},
-		{"admitted", policy(plenty, nil), http.StatusOK},
-		{"charged-by-code", policy(plenty, func(code int) bool { return code == 0 }), http.StatusOK},
-		{"denied", policy(sash.PerHour(1), nil), http.StatusTooManyRequests},
+		{"none", sash.Limit{}, nil, http.StatusOK},
+		{"admitted", plenty, nil, http.StatusOK},
+		{"charged-by-code", plenty, func(code int) bool { return code == 0 }, http.StatusOK},
+		{"denied", sash.PerHour(1), nil, http.StatusTooManyRequests},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			handler := connect.NewUnaryHandler(sayProcedure, says, c.options...)
+			var options []connect.HandlerOption
+			if c.limit != (sash.Limit{}) {
+				options = policy(b, c.limit, c.charge) // a new one for each -count
+			}
+			handler := connect.NewUnaryHandler(sayProcedure, says, options...)
 			call := func() int {
 				r := httptest.NewRequest(http.MethodPost, sayProcedure, bytes.NewReader(body))
 				r.Header.Set("Content-Type", "application/proto")

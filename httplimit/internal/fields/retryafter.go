@@ -66,7 +66,7 @@ func parseSeconds(s string) (d time.Duration, ok bool) {
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // maxRateLimit is the length in bytes up to which RateLimit is read: enough for the 1024 members that RFC
-// 9651 wants to be read, and no more than a hostile server may make the client read, at 0.1 µs a byte.
+// 9651 wants to be read, and no more than a hostile server may make the client read.
 const maxRateLimit = 64 << 10
 
 // rateLimitWait returns how long RateLimit asks to wait: the longest t of the quotas with an r of 0. A

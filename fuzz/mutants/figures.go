@@ -1,0 +1,41 @@
+package main
+
+// ofFigures are faults of the command that writes the figures of the documents, and of the test that holds them
+// to one run.
+var ofFigures = []mutant{
+	{
+		name: "figures-that-differ", fault: "two documents may give one figure two values",
+		file: "internal/figures/figures.go", old: "ok && text != b.Text", new: "ok && text == \"\"",
+		tests: "TestAgree", in: "internal/figures",
+	},
+	{
+		name: "figures-of-two-commits", fault: "figures of two commits are taken for figures of one run",
+		file: "internal/figures/figures.go", old: "if len(commits) != 1 {", new: "if len(commits) == 0 {",
+		tests: "TestAgree", in: "internal/figures",
+	},
+	{
+		name: "figures-anywhere-on-a-line-with-code", fault: "code hides the figures next to it",
+		file: "internal/figures/figures.go", old: "\"`[^`\\n]*`\"", new: "\".*`[^`\\n]*`.*\"",
+		tests: "TestOutside", in: "internal/figures",
+	},
+	{
+		name: "figures-without-an-end", fault: "a marker that is not closed hides all that follows",
+		file: "internal/figures/figures.go", old: "	if open != nil {\n		fault(", new: "	if open != nil && open.Text != \"\" {\n		fault(",
+		tests: "TestParse", in: "internal/figures",
+	},
+	{
+		name: "figures-of-a-changed-tree", fault: "figures are published under a commit that has other code",
+		file: "bench/publish.go", old: "if !clean && !p.quick {", new: "if clean && !p.quick && commit == \"\" {",
+		tests: "TestPublish_MeasuresNothing", in: "bench",
+	},
+	{
+		name: "figures-of-a-commit-made-meanwhile", fault: "the tree may change while it is measured",
+		file: "bench/publish.go", old: "(now != commit || !clean)", new: "(now != commit || !clean && commit == \"\")",
+		tests: "TestPublish_WritesNothingIfTheTree", in: "bench",
+	},
+	{
+		name: "figures-in-one-document-of-two", fault: "a document that cannot be filled does not keep the others from being written",
+		file: "bench/publish.go", old: "	if err := errors.Join(faults...); err != nil {\n		return err\n	}\n	const", new: "	const",
+		tests: "TestPublish_WritesNothingIfAMeasurement", in: "bench",
+	},
+}
