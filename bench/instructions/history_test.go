@@ -110,7 +110,7 @@ func TestRun_WritesTheHistory(t *testing.T) {
 	require.Contains(t, string(text), "| begin | first counts: 1 | | | |\n")
 
 	clone := filepath.Join(t.TempDir(), "clone")
-	r.git("clone", "--quiet", "--depth=1", "file://"+filepath.ToSlash(r.dir), clone)
+	r.git("clone", "--quiet", "--depth=1", "--no-local", r.dir, clone)
 	status, _, stderr = invoke(t.Context(), "-file", filepath.Join(clone, "counts.txt"), "-history", page)
 	require.Equal(t, command.Failed, status)
 	require.Contains(t, stderr, "this clone is shallow, so it has a part of the history only: git fetch --unshallow")

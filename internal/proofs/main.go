@@ -145,11 +145,11 @@ func stampOf(ctx context.Context, done, rows int) string {
 	if out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
 		commit = strings.TrimSpace(string(out))
 	}
-	which := fmt.Sprintf("All %d rows were run", rows)
+	where := fmt.Sprintf("at commit %s, with %s on %d cores of %s", commit, runtime.Version(), runtime.NumCPU(), processor())
 	if done < rows {
-		which = fmt.Sprintf("%d of %d rows were run, and the others before,", done, rows)
+		return fmt.Sprintf("%d of %d rows were last run %s. The others were run before, or not yet.", done, rows, where)
 	}
-	return fmt.Sprintf("%s at commit %s, with %s on %d cores of %s.", which, commit, runtime.Version(), runtime.NumCPU(), processor())
+	return fmt.Sprintf("All %d rows were run %s.", rows, where)
 }
 
 // processor returns the name of the processor, or its architecture.

@@ -67,7 +67,7 @@ func TestRun_LeavesOtherRowsAlone(t *testing.T) {
 	require.Equal(t, command.OK, status, stderr)
 	require.Contains(t, after, "the option `-v` | 1 test | 9 s | nothing |\n")
 	require.Contains(t, after, "| 5 schedules | 0 s |")
-	require.Contains(t, after, "\n1 of 2 rows were run, and the others before, at commit ")
+	require.Contains(t, after, "\n1 of 2 rows were last run at commit ")
 
 	status, _, stderr, after = invoke(t, sample, outputs)
 	require.Equal(t, command.Failed, status)
