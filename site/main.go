@@ -81,7 +81,7 @@ func build(root, out string) error {
 	faults := []error{
 		s.addGroup("Start", "README.md", "docs/first-hour.md", "docs/guide.md", "docs/recipes.md", "docs/frameworks.md", "docs/migrating.md"),
 		s.addGroup("Limits", "docs/operators.md", "docs/formats.md", "docs/algorithms.md"),
-		s.addGroup("Evidence", "docs/guarantees.md", "docs/performance.md", "docs/*.md"),
+		s.addGroup("Evidence", "docs/guarantees.md", "docs/performance.md", "docs/history.md", "docs/compatibility.md", "docs/*.md"),
 		s.addGroup("Modules", "*/README.md", "*/*/README.md"),
 		s.addGroup("Project", "*.md"),
 	}

@@ -118,13 +118,16 @@ const comment = `# The instructions of a call in each row, and the version of Go
 `
 
 // write writes the counts to a file.
-func (c counts) write(file string) error {
-	var text bytes.Buffer
+func (c counts) write(file string) error { return os.WriteFile(file, []byte(c.text()), 0o666) }
+
+// text returns the text of a file with the counts.
+func (c counts) text() string {
+	var text strings.Builder
 	fmt.Fprintf(&text, "%s%s\n", comment, c.version)
 	for _, each := range c.rows {
 		fmt.Fprintf(&text, "%8.1f %s\n", each.instructions, each.row)
 	}
-	return os.WriteFile(file, text.Bytes(), 0o666)
+	return text.String()
 }
 
 // readCounts reads the counts from a file.
@@ -133,6 +136,11 @@ func readCounts(file string) (c counts, err error) {
 	if err != nil {
 		return c, fmt.Errorf("%w: run this in the root of the repository, or give -file", err)
 	}
+	return parseCounts(file, text)
+}
+
+// parseCounts reads the text of a file, whose name is for errors.
+func parseCounts(file string, text []byte) (c counts, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for number := 1; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())

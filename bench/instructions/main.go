@@ -5,6 +5,7 @@
 //	go run ./bench/instructions              # all rows, in some 40 s on two cores
 //	go run ./bench/instructions -run log     # the rows that match a regular expression
 //	go run ./bench/instructions -update      # writes the counts to the file
+//	go run ./bench/instructions -history docs/history.md  # writes what each commit has changed; counts nothing
 //
 // It needs Linux on amd64, and valgrind, whose tool callgrind counts. The file belongs to one version
 // of Go, since each compiles the code otherwise. The counts of another version are not compared.
@@ -47,6 +48,7 @@ type options struct {
 	file    string
 	pattern *regexp.Regexp
 	update  bool
+	history string // the page to write
 	flags   *flag.FlagSet
 }
 
@@ -56,6 +58,8 @@ func parseArgs(args []string) (*options, error) {
 	o.flags.StringVar(&o.file, "file", "bench/instructions/counts.txt",
 		"the `FILE` of the counts to compare with; the default is found in the root of the repository")
 	o.flags.BoolVar(&o.update, "update", false, "write the counts to the file, in place of comparing them")
+	o.flags.StringVar(&o.history, "history", "",
+		"count nothing, and write a `PAGE` of the commits at which the counts in the file have changed")
 	o.flags.Func("run", "count and compare only the rows whose names match this `REGEXP`", func(s string) (err error) {
 		o.pattern, err = regexp.Compile(s)
 		return err
@@ -79,7 +83,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return command.Refuse("instructions", err, o.usage, stdout, stderr)
 	}
-	err = o.count(ctx, stdout, stderr)
+	if o.history != "" {
+		err = o.writeHistory(ctx)
+	} else {
+		err = o.count(ctx, stdout, stderr)
+	}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		fmt.Fprintln(stderr, "instructions: interrupted")
@@ -89,6 +97,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return command.Failed
 	}
 	return command.OK
+}
+
+func (o *options) writeHistory(ctx context.Context) error {
+	now, err := readCounts(o.file)
+	if err != nil {
+		return err
+	}
+	changes, err := history(ctx, o.file, inHistory)
+	if err != nil {
+		return err
+	}
+	return writeHistory(o.history, inHistory, changes, now)
 }
 
 // count counts the chosen rows, prints them, and compares them with the file or writes it. The file

@@ -146,6 +146,7 @@ func TestRun_SaysWhyItDoesNotCount(t *testing.T) {
 	status, stdout, _ := invoke(t.Context(), "-h")
 	require.Equal(t, command.OK, status)
 	require.Contains(t, stdout, "-update")
+	require.Contains(t, stdout, "-history")
 }
 
 func TestRun_CountsUnderCallgrind(t *testing.T) {

@@ -126,5 +126,6 @@ func list(w io.Writer, mutants []mutant) error {
 			return err
 		}
 	}
-	return nil
+	_, err := fmt.Fprintf(w, "%d mutants\n", len(mutants))
+	return err
 }

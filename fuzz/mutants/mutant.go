@@ -13,7 +13,7 @@ import (
 )
 
 // mutants are the faults.
-var mutants = slices.Concat(ofSash, ofParts, ofLeaving, ofHolding, ofRefunds, ofSeams, ofHTTPLimit, ofHTTPModel, ofLeave, ofAdapters, ofHTTPHolding, ofNear, ofPolicyFiles, ofTally, ofClients, ofOffenders, ofScripts, ofSashredis, ofRedisHolds, ofSuggest, ofTraffic, ofPolicies, ofSite, ofFigures)
+var mutants = slices.Concat(ofSash, ofParts, ofLeaving, ofHolding, ofRefunds, ofSeams, ofHTTPLimit, ofHTTPModel, ofLeave, ofAdapters, ofHTTPHolding, ofNear, ofPolicyFiles, ofTally, ofClients, ofOffenders, ofScripts, ofSashredis, ofRedisHolds, ofSuggest, ofTraffic, ofPolicies, ofSite, ofFigures, ofProofs)
 
 // A mutant is a fault, made by replacing one text in one file.
 type mutant struct {
