@@ -97,6 +97,7 @@ func explore(x *explorer) (Report, error) {
 func (x *explorer) run(traced bool) error {
 	c := x.start()
 	r := newRun(c.Actors, traced)
+	r.steps = make([]Step, 0, len(x.steps)+1) // it has about as many as the last one
 	redundant := false
 	// A redundant run goes on to its end, since its actors cannot be stopped halfway. Its
 	// further choices are not recorded.
