@@ -5,7 +5,7 @@
 //	go run ./bench/instructions              # all rows, in some 40 s on two cores
 //	go run ./bench/instructions -run log     # the rows that match a regular expression
 //	go run ./bench/instructions -update      # writes the counts to the file
-//	go run ./bench/instructions -history docs/history.md  # writes what each commit has changed; counts nothing
+//	go run ./bench/instructions -history FILE # writes what each commit has changed there; counts nothing
 //
 // It needs Linux on amd64, and valgrind, whose tool callgrind counts. The file belongs to one version
 // of Go, since each compiles the code otherwise. The counts of another version are not compared.
