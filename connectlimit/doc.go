@@ -104,9 +104,9 @@
 // With one policy by address, a unary call takes
 //
 //   - 13 allocations and 1.6 kB more if it is admitted
-//   - 27 allocations and 2.7 kB more if it is charged by its code
+//   - 24 allocations and 2.7 kB more if it is charged by its code
 //   - 91 allocations and 5.6 kB more if it is denied, most of them for the answer
-//   - 17 allocations and 1.3 kB more of the client, if it makes the call at once
+//   - 18 allocations and 1.3 kB more of the client, if it makes the call at once
 //
 // go test -run '^$' -bench Interceptor -cpu 1 -benchtime 10000x ./connectlimit/internal/grpctest measures
 // them, and the times.
