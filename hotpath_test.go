@@ -20,9 +20,9 @@ import (
 var hotPath = map[string]string{
 	"(*Limiter).AllowN":               "(*Limiter).allowSlow, (*ruleset).tryFast, (*slidingCounter).charge, (*slidingLog).tryFast, (*slidingParts).charge, (*slidingParts).tryTurn, (*tokenBucket).charge, dynamic, memequal, memhash",
 	"(*Limiter).Peek":                 "(*Limiter).decide, (*ruleset).tryFast, dynamic, hashmap.(*Map).Load, memhash",
-	"(*Limiter).PeekAll":              "(*Limiter).takeAll, (*Limiter).targets, (*fastTargets).apply, (*fastTargets).deny, (*fastTargets).gather, dynamic",
+	"(*Limiter).PeekAll":              "(*Limiter).takeAll, (*Limiter).targets, (*fastTargets).deny, (*fastTargets).gather, (*fastTargets).tell, dynamic",
 	"(*Limiter).Take":                 "(*Limiter).takeSlow, (*ruleset).tryFast, (*slidingCounter).charge, (*slidingCounter).outcome, (*slidingLog).tryFast, (*slidingParts).charge, (*slidingParts).denial, (*slidingParts).tryTurn, (*tokenBucket).charge, (*tokenBucket).outcome, dynamic, memequal, memhash",
-	"(*Limiter).TakeAll":              "(*Limiter).observe, (*Limiter).takeAll, (*Limiter).targets, (*fastTargets).apply, (*fastTargets).deny, (*fastTargets).gather, dynamic",
+	"(*Limiter).TakeAll":              "(*Limiter).observe, (*Limiter).takeAll, (*Limiter).targets, (*fastTargets).charge, (*fastTargets).deny, (*fastTargets).gather, dynamic",
 	"(*Limiter).TakeThenPeek":         "(*Limiter).decide, (*Limiter).decideNow, (*Limiter).observe, (*ruleset).tryFast, Limit, dynamic, hashmap.(*Map).Load, memhash",
 	"(*Limiter).TakeLeaving":          "(*Limiter).Take, (*Limiter).decide, (*Limiter).observe, (*ruleset).tryLeaving, dynamic, hashmap.(*Map).Load, memhash",
 	"(*Limiter).TakeUpTo":             "(*Limiter).Take, (*Limiter).decide, (*Limiter).observe, (*ruleset).tryUpTo, dynamic, hashmap.(*Map).Load, memhash",
