@@ -13,7 +13,7 @@ import (
 //
 // It costs about what the calls of Take would, and one more atomic store for each key. Up to
 // 8 tracked keys, it allocates nothing. A denied call takes no lock. An admitted call locks
-// the keys for the few nanoseconds in which it charges them, without waiting for a lock.
+// the keys, or all but one, for the few nanoseconds in which it charges them, without waiting for a lock.
 //
 // If other calls interfere in each of its four or five rounds, the call locks the keys in one order
 // for all callers, waits for each, and decides. So a stream of calls on the same keys does

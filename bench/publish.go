@@ -25,7 +25,7 @@ type measurement struct {
 	gives    []string // the names of the blocks
 	commands []string // as the documents name them
 	quick    []string // the same commands with -quick
-	needs    []string // programs, any of which must be in PATH
+	needs    []string // programs; one of them must be in PATH
 	read     func(all []output) (map[string]string, error)
 	draws    map[string]string // files that the first command writes, and where in the repository they go
 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// interruptible puts a command into a process group of its own, all of which is interrupted when its context
-// ends. go run and go test hand no signal on to the program that they run.
+// interruptible makes the end of a command's context interrupt the command and each program that it runs. They
+// are a process group, since go run and go test pass no signal on.
 func interruptible(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) }

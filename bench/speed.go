@@ -77,7 +77,8 @@ type samples struct {
 }
 
 func planSpeed(l *lab) plan {
-	// Where not all fit into memory at once, those of the picture that are not peers come first.
+	// If memory is short, contenders are measured in groups. The first group has the default and the floor, which
+	// the picture shows.
 	all := append(slices.Insert(l.field(), 1, peers.Default(), peers.Floor()), peers.Variants()...)
 	s := &speedTest{lab: l, rows: l.speedRows(), all: all, others: l.field()[1:]}
 	p := s.plan()

@@ -29,7 +29,7 @@ var ofFigures = []mutant{
 		tests: "TestPublish_MeasuresNothing", in: "bench",
 	},
 	{
-		name: "figures-of-a-commit-made-meanwhile", fault: "the tree may change while it is measured",
+		name: "figures-of-a-tree-that-changes-later", fault: "the tree may change while it is measured",
 		file: "bench/publish.go", old: "(now != commit || !clean)", new: "(now != commit || !clean && commit == \"\")",
 		tests: "TestPublish_WritesNothingIfTheTree", in: "bench",
 	},

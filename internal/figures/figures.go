@@ -24,7 +24,7 @@ import (
 const Others = "of others"
 
 // Exempt are the documents that the publication leaves alone. Logs of experiments, of releases and of instruction
-// counts have figures of many commits. Those of the guarantees are of the commit at which they were last shown.
+// counts have figures of many commits. Another command writes the figures of the guarantees, at commits of its own.
 var Exempt = []string{"bench/NOTES.md", "CHANGELOG.md", "docs/history.md", "docs/guarantees.md"}
 
 var (

@@ -58,7 +58,7 @@ func (s *scene) request(client string, at int) {
 	}
 }
 
-// atRandom adds requests of a client at random times: so many a minute on average.
+// atRandom adds requests of a client at random times. Their average is that many a minute.
 func (s *scene) atRandom(client string, perMinute int) {
 	for at := 0; at < sceneLength; at += sceneStep {
 		if s.random.IntN(60_000) < perMinute*sceneStep {
