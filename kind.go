@@ -450,11 +450,10 @@ func (rs *ruleset) checkIdle(e *entry, now int64) (word uint64, ok bool) {
 	return word, true
 }
 
-// holds reports whether e, an entry in a table of rs, can store a charge at that instant. A word has
-// bits for a limited time only: if it cannot, e must be replaced by a multi-limit entry first, which
-// stores any instant.
-func (rs *ruleset) holds(e *entry, at int64) bool {
-	word := e.Word.Load()
+// holds reports whether an entry in a table of rs, whose word was loaded or locked as given, can store a
+// charge at that instant. A word has bits for a limited time only: if it cannot, the entry must be
+// replaced by a multi-limit entry first, which stores any instant.
+func (rs *ruleset) holds(word uint64, at int64) bool {
 	if word&multi != 0 || rs.packed == nil {
 		return true
 	}

@@ -80,6 +80,7 @@ type stage struct {
 	kind        variant
 	clock       *sceneClock
 	a, b        string // two keys, of two shards
+	c, d        string // two more, of the same shards
 	reservation Reservation
 	resolved    resolved // of the first key, for insert
 
@@ -161,7 +162,7 @@ func (sc *scene) stage(t *testing.T, kind variant, options []Option) *stage {
 	}
 	s.l = newTest(t, options...)
 	s.l.hasher = testHasher
-	s.a, s.b = sceneKeys[0], sceneKeys[1]
+	s.a, s.b, s.c, s.d = sceneKeys[0], sceneKeys[1], sceneKeys[2], sceneKeys[3]
 	if sc.before != nil {
 		sc.before(s)
 	}
@@ -169,10 +170,13 @@ func (sc *scene) stage(t *testing.T, kind variant, options []Option) *stage {
 }
 
 // sceneKeys lie in different shards, and are in the order in which they are locked.
-var sceneKeys = func() (keys [2]string) {
-	for i, shard := 0, 0; shard < len(keys); i++ {
-		if keys[shard] = strconv.Itoa(i); hashed(keys[shard]).shard() == shard {
-			shard++
+// sceneKeys are four keys. The first and the third lie in one shard, the others in the other, and the one that is
+// named first is locked first. In another order a scene would have other schedules.
+var sceneKeys = func() (keys [4]string) {
+	for i, n := 0, 0; n < len(keys); i++ {
+		keys[n] = strconv.Itoa(i)
+		if k := hashed(keys[n]); k.shard() == n%2 && (n < 2 || hashed(keys[n-2]).hash < k.hash) {
+			n++
 		}
 	}
 	return keys
@@ -483,10 +487,10 @@ func peekAll(n int64) call {
 	return call{name: "PeekAll", do: func(s *stage) any { return s.l.PeekAll([]string{s.a, s.b}, n) }}
 }
 
-// takeAllWith is a TakeAll of both keys and one more.
-func takeAllWith(key string, n int64) call {
-	return call{name: "TakeAll with another key", units: n, do: func(s *stage) any {
-		return s.l.TakeAll([]string{s.a, s.b, key}, n)
+// takeAllOfThree is a TakeAll of both keys and of the fourth.
+func takeAllOfThree(n int64) call {
+	return call{name: "TakeAll with a fourth key", units: n, do: func(s *stage) any {
+		return s.l.TakeAll([]string{s.a, s.b, s.d}, n)
 	}}
 }
 
@@ -1303,6 +1307,13 @@ func TestSchedules_SeveralKeys(t *testing.T) {
 			meets:    losses | waits,
 		},
 		{
+			name:     "never seen, and the first of them",
+			variants: []string{"log and counter"},
+			actors:   [][]call{{takeAll(2)}, {take(2)}},
+			admits:   []int64{2},
+			meets:    losses,
+		},
+		{
 			name:     "and a sweep",
 			variants: []string{"counter"},
 			before:   both(3, 120),
@@ -1399,7 +1410,7 @@ func TestSchedules_SeveralKeysUnderACap(t *testing.T) {
 			playEach(t, against("one has no entry", peekAll(1)), WithMaxKeys(2, overflow))
 		})
 	}
-	playEach(t, against("two have no entry, and are denied", takeAllWith("fourth", 3)), WithMaxKeys(3, DenyNew))
+	playEach(t, against("two have no entry, and are denied", takeAllOfThree(3)), WithMaxKeys(3, DenyNew))
 }
 
 // A map that one call makes while another clears it is there for the call that writes to it.

@@ -259,7 +259,7 @@ func (l *Limiter) decide(g *generation, k key, e *entry, q *request, d, next *De
 			// the clock again, so that q.at is not before that eviction.
 			q.at = g.instant(l.clock.Now())
 		}
-		if e != nil && q.charge && !g.ruleset.holds(e, q.at) {
+		if e != nil && q.charge && !g.ruleset.holds(e.Word.Load(), q.at) {
 			// The word of e has no bits for this instant. A multi-limit entry replaces it. Look again.
 			l.convert(g, k, e, g.ruleset, kindMulti)
 			e = nil

@@ -160,10 +160,10 @@ func (l *Limiter) ensureHolds(g *generation, targets []target, at int64) bool {
 	return ready
 }
 
-// holds reports whether the entry of t holds a charge at an instant, and can give it back if
-// that is asked for.
+// holds reports whether the entry of t, by the word that was read or locked, holds a charge at an
+// instant, and can give it back if that is asked for.
 func (t *target) holds(at int64) bool {
-	return t.ruleset.holds(t.entry, at) && (!t.reserve || t.entry.isMulti())
+	return t.ruleset.holds(t.word, at) && (!t.reserve || t.entry.isMulti())
 }
 
 // newOrigins returns room for where the charge to t is recorded, with lineages for those
