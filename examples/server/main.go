@@ -64,6 +64,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is no flag", flags.Arg(0))
+	}
 	options := withLog(stderr, nil)
 	instances := 1
 	if *redis != "" {

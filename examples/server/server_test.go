@@ -510,6 +510,8 @@ func TestRun_BreaksExportsOff(t *testing.T) {
 }
 
 func TestRun_NamesWrongInput(t *testing.T) {
+	bare := []string{"-addr", "127.0.0.1:99999", "5/s"}
+	require.ErrorContains(t, run(t.Context(), bare, io.Discard, io.Discard), `"5/s" is no flag`)
 	for _, c := range []struct{ flag, value, want string }{
 		{"-hello", "5/fortnight", `window "fortnight" is not a duration`},
 		{"-quote", "-1/s", "Count must be >= 0, got -1"},

@@ -28,6 +28,9 @@ func main() {
 	metricsAddr := flag.String("metrics", "127.0.0.1:8082", "`address` of the metrics, which clients must not reach")
 	policies := flag.String("policies", "", "`file` of policies; without it there are no limits")
 	flag.Parse()
+	if flag.NArg() > 0 { // such as a file of policies without -policies, which would not be enforced
+		log.Fatalf("shop: %q is no flag", flag.Arg(0))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *addr, *metricsAddr, *policies); err != nil {

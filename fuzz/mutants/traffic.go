@@ -102,6 +102,16 @@ var ofTraffic = []mutant{
 		file: "cmd/sash/internal/traffic/config.go", old: "strings.HasPrefix(v, \"http_\"), strings", new: "strings",
 		tests: "TestRealLogs", in: ofLogs,
 	},
+	{
+		name: "an-empty-format-is-a-name", fault: "an empty -format is looked for among the names",
+		file: "cmd/sash/internal/traffic/format.go", old: "if strings.TrimSpace(format) == \"\" {", new: "if false {",
+		tests: "TestFormats_ErrorsSayWhatToTry", in: "cmd/sash/internal/replay",
+	},
+	{
+		name: "server-takes-arguments", fault: "the example server ignores what is no flag, such as a limit without one",
+		file: "examples/server/main.go", old: "if flags.NArg() > 0 {", new: "if false {",
+		tests: "TestRun_NamesWrongInput", in: "examples/server",
+	},
 }
 
 // ofLogs is the package of the tests of ofTraffic.

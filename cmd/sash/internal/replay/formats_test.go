@@ -223,6 +223,7 @@ func TestFormats_ErrorsSayWhatToTry(t *testing.T) {
 		stderr      string
 	}{
 		{"no such format", "", []string{"-format", "appache"}, command.Usage, `-format: no format "appache", want one of micros combined`},
+		{"an empty format", "", []string{"-format", " \n"}, command.Usage, "-format is empty: "},
 		{"no time in a pattern", "", []string{"-format", "$remote_addr"}, command.Usage, "has no time: want $time"},
 		{"variables that touch", "", []string{"-format", "$msec$remote_addr"}, command.Usage, "nothing stands between $msec and $remote_addr"},
 		{"no such directive", "", []string{"-format", "%h %t %Z"}, command.Usage, `"%Z" is no directive`},

@@ -131,6 +131,9 @@ func decoderFor(format string) (func(w *wanted) decoder, error) {
 			return f.decoder, nil
 		}
 	}
+	if strings.TrimSpace(format) == "" {
+		return nil, errors.New("-format is empty: if the configuration of a server defines no format, leave -format out, and the format is detected")
+	}
 	if !strings.ContainsAny(format, "$%") {
 		return nil, fmt.Errorf("-format: no format %s, want one of %s, or a pattern such as '$remote_addr [$time_local] \"$request\" $status'",
 			Clip(format), strings.Join(FormatNames(), " "))
