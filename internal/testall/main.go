@@ -31,8 +31,17 @@ func main() {
 	})
 }
 
+const usage = `Usage: go run ./internal/testall [flags of go test]
+
+Runs the tests of every module with the race detector. Such flags are -short, -count=1 and -run PATTERN.
+`
+
 // run runs the tests, and returns an error unless all of them pass.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) > 0 && slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
+		_, err := io.WriteString(stdout, usage)
+		return err
+	}
 	modules, err := modulesOf(ctx)
 	if err != nil {
 		return err
