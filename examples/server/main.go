@@ -38,7 +38,7 @@ func main() {
 	defer stop()
 	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {
 	case errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage): // package flag has printed the error
+	case errors.Is(err, errUsage): // it is printed
 		os.Exit(2)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "server:", err)
@@ -63,6 +63,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.TextVar(&limits.Export, "export", limits.Export, "`limit` of /export for each address, such as \"3 at once\"")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "no arguments are expected, got %q\n", flags.Args())
+		return errUsage
 	}
 	options := withLog(stderr, nil)
 	instances := 1

@@ -523,3 +523,11 @@ func TestRun_NamesWrongInput(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 	}
 }
+
+func TestRun_RefusesArguments(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop() // a server that starts all the same ends at once
+	var stderr strings.Builder
+	require.ErrorIs(t, run(ctx, []string{"-addr", "127.0.0.1:0", "x"}, io.Discard, &stderr), errUsage)
+	require.Equal(t, "no arguments are expected, got [\"x\"]\n", stderr.String())
+}
