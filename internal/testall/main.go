@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,7 +24,12 @@ import (
 
 func main() {
 	command.Main(func(ctx context.Context, args []string) int {
-		if err := run(ctx, args, os.Stdout); err != nil {
+		err := run(ctx, args, os.Stdout)
+		switch {
+		case ctx.Err() != nil:
+			command.Say(os.Stderr, "testall", errors.New("interrupted"))
+			return command.Interrupted
+		case err != nil:
 			command.Say(os.Stderr, "testall", err)
 			return command.Failed
 		}
