@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"log"
@@ -25,7 +26,14 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("site: ")
 	out := flag.String("o", "", "the `directory` to write, new or empty")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "Usage: go run ./site -o directory")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("no arguments are expected, got %q", flag.Args())
+	}
 	if files, err := os.ReadDir(*out); *out == "" || err == nil && len(files) > 0 {
 		log.Fatalf("-o must name a directory that is new or empty, not %q", *out)
 	}

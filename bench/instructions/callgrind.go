@@ -85,7 +85,7 @@ func countIn(ctx context.Context, names []string) (map[string][]float64, error) 
 	// Nothing runs but the calls: no collection of garbage, no signals that preempt a goroutine, and no
 	// thread that takes over its processor.
 	cmd := exec.CommandContext(ctx, "valgrind", append([]string{
-		"--quiet", "--tool=callgrind", "--collect-atstart=no",
+		"--quiet", "--tool=callgrind", "--collect-atstart=no", "--vgdb=no", // which would leave pipes when it is interrupted
 		"--callgrind-out-file=" + filepath.Join(dir, "out"), self,
 	}, names...)...)
 	cmd.Env = append(os.Environ(), "GOGC=off", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")

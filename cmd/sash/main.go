@@ -71,6 +71,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		usage(stdout)
 		return command.OK
 	case "version", "-v", "-version", "--version":
+		if len(args) > 1 && args[1] == "-h" {
+			usage(stdout)
+			return command.OK
+		} else if len(args) > 1 {
+			return refuse(fmt.Errorf("%s expects no arguments, got %q", args[0], args[1:]), stderr)
+		}
 		fmt.Fprintf(stdout, "%s\nclock: %s\n", version(), tsc.Description())
 		return command.OK
 	}

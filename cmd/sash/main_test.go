@@ -29,6 +29,8 @@ func TestRun_SelectsTheSubcommand(t *testing.T) {
 		{"help of a subcommand", []string{"help", "suggest"}, command.OK, "Usage: sash suggest ", ""},
 		{"version", []string{"version"}, command.OK, version() + "\nclock: " + tsc.Description() + "\n", ""},
 		{"version as a flag", []string{"-version"}, command.OK, "sash ", ""},
+		{"help of version", []string{"help", "version"}, command.OK, "Usage: sash SUBCOMMAND", ""},
+		{"version of something", []string{"version", "-wrong"}, command.Usage, "", "sash: version expects no arguments, got [\"-wrong\"]\n\n" + usageText()},
 		{"none", nil, command.Usage, "", "sash: no subcommand\n\n" + usageText()},
 		{"unknown", []string{"reply"}, command.Usage, "", "sash: no subcommand \"reply\"\n\n" + usageText()},
 		{"help of none", []string{"help", "reply"}, command.Usage, "", "sash: no subcommand \"reply\"\n"},

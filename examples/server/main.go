@@ -38,7 +38,7 @@ func main() {
 	defer stop()
 	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {
 	case errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage): // package flag has printed the error
+	case errors.Is(err, errUsage): // it is printed
 		os.Exit(2)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "server:", err)
@@ -65,7 +65,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is no flag", flags.Arg(0))
+		fmt.Fprintf(stderr, "server: %q is no flag\n", flags.Arg(0))
+		return errUsage
 	}
 	options := withLog(stderr, nil)
 	instances := 1

@@ -510,8 +510,6 @@ func TestRun_BreaksExportsOff(t *testing.T) {
 }
 
 func TestRun_NamesWrongInput(t *testing.T) {
-	bare := []string{"-addr", "127.0.0.1:99999", "5/s"}
-	require.ErrorContains(t, run(t.Context(), bare, io.Discard, io.Discard), `"5/s" is no flag`)
 	for _, c := range []struct{ flag, value, want string }{
 		{"-hello", "5/fortnight", `window "fortnight" is not a duration`},
 		{"-quote", "-1/s", "Count must be >= 0, got -1"},
@@ -524,4 +522,12 @@ func TestRun_NamesWrongInput(t *testing.T) {
 		err := run(t.Context(), []string{c.flag, c.value}, io.Discard, io.Discard)
 		require.ErrorContains(t, err, c.want)
 	}
+}
+
+func TestRun_RefusesArguments(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop() // a server that starts all the same ends at once
+	var stderr strings.Builder
+	require.ErrorIs(t, run(ctx, []string{"-addr", "127.0.0.1:0", "5/s"}, io.Discard, &stderr), errUsage)
+	require.Equal(t, "server: \"5/s\" is no flag\n", stderr.String())
 }

@@ -110,7 +110,7 @@ var ofTraffic = []mutant{
 	{
 		name: "server-takes-arguments", fault: "the example server ignores what is no flag, such as a limit without one",
 		file: "examples/server/main.go", old: "if flags.NArg() > 0 {", new: "if false {",
-		tests: "TestRun_NamesWrongInput", in: "examples/server",
+		tests: "TestRun_RefusesArguments", in: "examples/server",
 	},
 }
 

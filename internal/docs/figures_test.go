@@ -29,8 +29,6 @@ var notFigures = map[string][]string{
 	// How far a clock may be wrong, and how long a window counts.
 	"SECURITY.md":       {"0.3 s if the counter"},
 	"docs/migrating.md": {"any 56.25 s"},
-	// A state of the modules.
-	"CONTRIBUTING.md": {"commit 2198929"},
 }
 
 // notTimes are passages of comments with a time that is a setting, a bound or a unit.

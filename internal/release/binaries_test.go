@@ -15,8 +15,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-const commandDir = "cmd/sash"
-
 // binaries are the parts of .goreleaser.yaml, with the fields that it may have.
 type binaries struct {
 	Version     int
@@ -124,8 +122,8 @@ func TestBinaries_AreOfTheCommand(t *testing.T) {
 	}
 }
 
-// The workflow starts at the command's tag alone, and gives goreleaser the tag of the root module,
-// which release has printed before.
+// The workflow starts at the command's tag alone, which is the last, and gives goreleaser the tag of the root
+// module, which release has printed before.
 func TestBinaries_AreMadeAtTheCommandsTag(t *testing.T) {
 	r := repositoryHere(t)
 	var w workflow
@@ -141,7 +139,7 @@ func TestBinaries_AreMadeAtTheCommandsTag(t *testing.T) {
 			starts = len(tags) - 1
 		}
 	}
-	require.Positive(t, starts, "no tag starts the workflow: %s", tags)
+	require.Equal(t, len(tags)-1, starts, "the last tag starts the workflow: %s", tags)
 	script := ""
 	for _, job := range w.Jobs {
 		assert.Equal(t, map[string]string{"contents": "write", "id-token": "write"}, job.Permissions)

@@ -101,7 +101,10 @@ func (r *repository) module(path string) *goModule {
 	return nil
 }
 
-// inOrder returns the published modules, each after those it requires.
+// commandDir is the module of the command, whose tag starts the workflow that makes the binaries.
+const commandDir = "cmd/sash"
+
+// inOrder returns the published modules, each after those it requires, and the command after all.
 func (r *repository) inOrder() (order []*goModule) {
 	var add func(m *goModule)
 	add = func(m *goModule) {
@@ -113,8 +116,12 @@ func (r *repository) inOrder() (order []*goModule) {
 		}
 		order = append(order, m)
 	}
-	for _, m := range r.modules {
-		add(m)
+	for _, last := range []bool{false, true} {
+		for _, m := range r.modules {
+			if (m.dir == commandDir) == last {
+				add(m)
+			}
+		}
 	}
 	return order
 }

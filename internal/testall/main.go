@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,7 +24,12 @@ import (
 
 func main() {
 	command.Main(func(ctx context.Context, args []string) int {
-		if err := run(ctx, args, os.Stdout); err != nil {
+		err := run(ctx, args, os.Stdout)
+		switch {
+		case ctx.Err() != nil:
+			command.Say(os.Stderr, "testall", errors.New("interrupted"))
+			return command.Interrupted
+		case err != nil:
 			command.Say(os.Stderr, "testall", err)
 			return command.Failed
 		}
@@ -31,8 +37,17 @@ func main() {
 	})
 }
 
+const usage = `Usage: go run ./internal/testall [flags of go test]
+
+Runs the tests of every module with the race detector. Such flags are -short, -count=1 and -run PATTERN.
+`
+
 // run runs the tests, and returns an error unless all of them pass.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) > 0 && slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
+		_, err := io.WriteString(stdout, usage)
+		return err
+	}
 	modules, err := modulesOf(ctx)
 	if err != nil {
 		return err

@@ -7,6 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestRun_ExplainsItself(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, run(t.Context(), []string{"-h"}, &out))
+	require.Equal(t, usage, out.String())
+}
+
 func TestReport_ShowsWhatFailsAndWhatIsSkipped(t *testing.T) {
 	var out strings.Builder
 	r := report{stdout: &out, modules: map[string]string{"a": "m", "b": "m", "c": "n"}, output: make(map[string][]string), skipped: make(map[string][]string)}
