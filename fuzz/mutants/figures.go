@@ -19,6 +19,21 @@ var ofFigures = []mutant{
 		tests: "TestOutside", in: "internal/figures",
 	},
 	{
+		name: "figures-at-the-end-of-a-line", fault: "a figure whose unit is on the next line is not found",
+		file: "internal/figures/figures.go", old: "strings.ReplaceAll(rest, \"\\n\", \" \")", new: "rest",
+		tests: "TestOutside", in: "internal/figures",
+	},
+	{
+		name: "figures-in-code", fault: "a figure between backquotes is taken for code",
+		file: "internal/figures/figures.go", old: "strings.Contains(code, \" \") && figure", new: "code == \"\" && figure",
+		tests: "TestOutside", in: "internal/figures",
+	},
+	{
+		name: "figures-of-commits-without-the-word", fault: "a commit in a cell of a table is not found",
+		file: "internal/figures/figures.go", old: "follows || strings.ContainsAny(id, \"abcdef\") && ", new: "follows || id == \"\" && ",
+		tests: "TestOutside", in: "internal/figures",
+	},
+	{
 		name: "figures-without-an-end", fault: "a marker that is not closed hides all that follows",
 		file: "internal/figures/figures.go", old: "	if open != nil {\n		fault(", new: "	if open != nil && open.Text != \"\" {\n		fault(",
 		tests: "TestParse", in: "internal/figures",
