@@ -49,6 +49,21 @@ var ofFigures = []mutant{
 		tests: "TestPublish_WritesNothingIfTheTree", in: "bench",
 	},
 	{
+		name: "figures-that-lack", fault: "a value that was not measured is published as NaN",
+		file: "bench/publish.go", old: "(text == report.None || strings.Contains(text, \"NaN\"))", new: "text == report.None",
+		tests: "TestPublish_WritesNothingIfAMeasurement", in: "bench",
+	},
+	{
+		name: "figures-of-results-in-the-tree", fault: "the results change the working tree, which is found after all was measured",
+		file: "bench/publish.go", old: "exit.ExitCode() == 1 {", new: "exit.ExitCode() == 2 {",
+		tests: "TestPublish_MeasuresNothing", in: "bench",
+	},
+	{
+		name: "figures-half-written", fault: "files that could not become documents are left in the tree",
+		file: "bench/publish.go", old: "os.Remove(filepath.Join(dir, name) + unfinished)", new: "_ = name",
+		tests: "TestPublish_LeavesNothingUnfinished", in: "bench",
+	},
+	{
 		name: "figures-in-one-document-of-two", fault: "a document that cannot be filled does not keep the others from being written",
 		file: "bench/publish.go", old: "	if err := errors.Join(faults...); err != nil {\n		return err\n	}\n	const", new: "	const",
 		tests: "TestPublish_WritesNothingIfAMeasurement", in: "bench",
