@@ -10,7 +10,7 @@ var ofFigures = []mutant{
 	},
 	{
 		name: "figures-of-two-commits", fault: "figures of two commits are taken for figures of one run",
-		file: "internal/figures/figures.go", old: "if len(commits) != 1 {", new: "if len(commits) == 0 {",
+		file: "internal/figures/figures.go", old: "if len(named) != 1 {", new: "if len(named) == 0 {",
 		tests: "TestAgree", in: "internal/figures",
 	},
 	{
@@ -47,6 +47,11 @@ var ofFigures = []mutant{
 		name: "figures-of-a-tree-that-changes-later", fault: "the tree may change while it is measured",
 		file: "bench/publish.go", old: "(now != commit || !clean)", new: "(now != commit || !clean && commit == \"\")",
 		tests: "TestPublish_WritesNothingIfTheTree", in: "bench",
+	},
+	{
+		name: "figures-of-another-place", fault: "a value of fewer keys is drawn as if it were of the most",
+		file: "bench/internal/report/plot.go", old: "p.Places[place] != c.Last {", new: "c.Last == \"\" {",
+		tests: "TestPlot_", in: "bench/internal/report",
 	},
 	{
 		name: "figures-that-lack", fault: "a value that was not measured is published as NaN",
