@@ -253,6 +253,9 @@ func (p *publication) command(ctx context.Context, line, dir string) (output, er
 	if err == nil && strings.Contains(stdout.String(), "--- FAIL") { // go test may pass if a benchmark fails
 		err = errors.New("a benchmark fails")
 	}
+	if err == nil && !p.quick && strings.Contains(stdout.String(), notMeasured) {
+		err = errors.New("a measurement is left out")
+	}
 	if err != nil {
 		return output{}, fmt.Errorf("%s: %w\n%s%s", line, err, last(stdout.String(), 20), last(stderr.String(), 20))
 	}

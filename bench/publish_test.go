@@ -129,6 +129,9 @@ func TestPublish_WritesNothingIfAMeasurementFails(t *testing.T) {
 			read := r.all[0].read
 			r.all[0].read = func(all []output) (map[string]string, error) { interrupt(); return read(all) }
 		},
+		"a measurement is left out": func(r *repository, _ context.CancelFunc) {
+			r.all[1].commands = []string{"git rev-parse --sq-quote '" + notMeasured + " with 10M keys'"}
+		},
 		"more than a line":                     func(r *repository, _ context.CancelFunc) { r.figure = "1\n2" },
 		"figures call have a value that lacks": func(r *repository, _ context.CancelFunc) { r.figure = report.None },
 		"figures calls have a value that lacks": func(r *repository, _ context.CancelFunc) {
