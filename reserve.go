@@ -42,8 +42,7 @@ type reservation struct {
 //
 // Under a [SlidingLog] or [SlidingBuckets], giving back takes time logarithmic in the number of
 // records. A log of more than 64 records is copied when units are first given back in its middle, and
-// again after it has grown. The copy takes 8 bytes more a record, and calls on the key take two to
-// three times as long.
+// again after it has grown. The copy takes 8 bytes more a record, and calls on the key take longer.
 //
 // Under a [TokenBucket], a reservation costs up to 64 bytes more while it is open. Settling it takes
 // time proportional to the number of open reservations that were made after it, and other calls on

@@ -107,8 +107,11 @@ func (l *lab) fitting(n int, all []peers.Peer, where string) (fitting []peers.Pe
 	return fitting, notes
 }
 
+// notMeasured begins each note on what would not fit into memory.
+const notMeasured = "**Left out**"
+
 func leftOut(where string, p peers.Peer) string {
-	return fmt.Sprintf("**Left out** %s: %s would take more than %.0f %% of the free memory.", where, p.Label(), 100*share)
+	return fmt.Sprintf(notMeasured+" %s: %s would take more than %.0f %% of the free memory.", where, p.Label(), 100*share)
 }
 
 // run makes the chosen experiments one after the other. It writes the results of each, and

@@ -65,15 +65,19 @@ func (p *publication) run(ctx context.Context, stderr io.Writer) error {
 	if !clean && !p.quick {
 		return errors.New("-publish: the working tree has changes, so no commit has what is measured: commit or stash them")
 	}
-	if err := errors.Join(p.check(documents), report.CanWrite(p.out)); err != nil {
+	if err := errors.Join(p.check(documents), report.CanWrite(p.out), p.isOutside(ctx, p.out)); err != nil {
 		return fmt.Errorf("-publish: %w", err)
 	}
 	values, err := p.measure(ctx, stderr)
 	if err != nil {
 		return err
 	}
-	if now, clean, err := p.head(ctx); err != nil || !p.quick && (now != commit || !clean) {
-		return errors.Join(err, errors.New("-publish: the working tree has changed while it was measured; no document is written"))
+	now, clean, err := p.head(ctx)
+	if err != nil {
+		return err
+	}
+	if !p.quick && (now != commit || !clean) {
+		return errors.New("-publish: the working tree has changed while it was measured; no document is written")
 	}
 	if !p.quick {
 		p.here.Commit = commit
@@ -101,6 +105,19 @@ func (p *publication) head(ctx context.Context) (commit string, clean bool, err 
 	}
 	changes, err := p.git(ctx, "status", "--porcelain")
 	return commit, changes == "", err
+}
+
+// isOutside returns a fault if files in dir would be changes of the working tree.
+func (p *publication) isOutside(ctx context.Context, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	_, err = p.git(ctx, "check-ignore", "-q", filepath.Join(dir, "file"))
+	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() == 1 { // not ignored; 128: not in the tree
+		return fmt.Errorf("the results would change the working tree: %s is in it, and not ignored", dir)
+	}
+	return nil
 }
 
 // documents returns the documents that have blocks, by name.
@@ -191,6 +208,8 @@ func (p *publication) measure(ctx context.Context, stderr io.Writer) (map[string
 			switch text, ok := got[name]; {
 			case err == nil && (!ok || text == ""):
 				err = fmt.Errorf("it gives no figures %s", name)
+			case err == nil && !p.quick && (text == report.None || strings.Contains(text, "NaN")):
+				err = fmt.Errorf("figures %s have a value that lacks: %s", name, text)
 			case err == nil && strings.Contains(text, "\n"): // a table, and not a figure in a line
 				values[name] = text + "\n\n" + spans(m.commands)
 			default:
@@ -233,6 +252,9 @@ func (p *publication) command(ctx context.Context, line, dir string) (output, er
 	}
 	if err == nil && strings.Contains(stdout.String(), "--- FAIL") { // go test may pass if a benchmark fails
 		err = errors.New("a benchmark fails")
+	}
+	if err == nil && !p.quick && strings.Contains(stdout.String(), notMeasured) {
+		err = errors.New("a measurement is left out")
 	}
 	if err != nil {
 		return output{}, fmt.Errorf("%s: %w\n%s%s", line, err, last(stdout.String(), 20), last(stderr.String(), 20))
@@ -283,16 +305,17 @@ func (p *publication) write(documents, values map[string]string, stderr io.Write
 	}
 	const unfinished = ".unfinished"
 	names := slices.Sorted(maps.Keys(filled))
+	defer func() {
+		for _, name := range names {
+			os.Remove(filepath.Join(dir, name) + unfinished) // of those that are not replaced
+		}
+	}()
 	for _, name := range names {
 		to := filepath.Join(dir, name)
-		err := os.MkdirAll(filepath.Dir(to), 0o755)
-		if err == nil {
-			err = os.WriteFile(to+unfinished, []byte(filled[name]), 0o644)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
 		}
-		if err != nil {
-			for _, name := range names {
-				os.Remove(filepath.Join(dir, name) + unfinished)
-			}
+		if err := os.WriteFile(to+unfinished, []byte(filled[name]), 0o644); err != nil {
 			return err
 		}
 	}

@@ -104,6 +104,7 @@ func TestPublish_MeasuresNothingThatItCannotPublish(t *testing.T) {
 		"nothing measures figures more":         func(r *repository) { r.file("more.md", "<!-- figures more --><!-- /figures -->"); r.commit() },
 		"more.md: line 1: figures call do not":  func(r *repository) { r.file("more.md", "<!-- figures call -->"); r.commit() },
 		"no document has figures extra":         func(r *repository) { r.all[0].gives = append(r.all[0].gives, "extra") },
+		"results would change the working tree": func(r *repository) { r.out = filepath.Join(r.root, "results") },
 		"needs no-such-server or no-such-other": func(r *repository) { r.all[0].needs = []string{"no-such-server", "no-such-other"} },
 	} {
 		t.Run(with, func(t *testing.T) {
@@ -128,7 +129,16 @@ func TestPublish_WritesNothingIfAMeasurementFails(t *testing.T) {
 			read := r.all[0].read
 			r.all[0].read = func(all []output) (map[string]string, error) { interrupt(); return read(all) }
 		},
-		"more than a line": func(r *repository, _ context.CancelFunc) { r.figure = "1\n2" },
+		"a measurement is left out": func(r *repository, _ context.CancelFunc) {
+			r.all[1].commands = []string{"git rev-parse --sq-quote '" + notMeasured + " with 10M keys'"}
+		},
+		"more than a line":                     func(r *repository, _ context.CancelFunc) { r.figure = "1\n2" },
+		"figures call have a value that lacks": func(r *repository, _ context.CancelFunc) { r.figure = report.None },
+		"figures calls have a value that lacks": func(r *repository, _ context.CancelFunc) {
+			r.all[0].read = func([]output) (map[string]string, error) {
+				return map[string]string{"call": "1 ns", "calls": "| a |\n|---|\n| NaN |"}, nil
+			}
+		},
 	} {
 		t.Run(with, func(t *testing.T) {
 			r := newRepository(t)
@@ -143,6 +153,18 @@ func TestPublish_WritesNothingIfAMeasurementFails(t *testing.T) {
 			require.Contains(t, r.text(r.root, "a.md"), "?")
 		})
 	}
+}
+
+// A document that cannot be replaced leaves no file behind.
+func TestPublish_LeavesNothingUnfinished(t *testing.T) {
+	r := newRepository(t)
+	r.all[0].draws = map[string]string{"picture.svg": "docs"} // a directory
+	r.all[0].read = func(all []output) (map[string]string, error) {
+		require.NoError(t, os.WriteFile(filepath.Join(all[0].dir, "picture.svg"), nil, 0o600))
+		return map[string]string{"call": "1 ns", "calls": "1 ns"}, nil
+	}
+	require.ErrorContains(t, r.run(t.Context(), io.Discard), "docs")
+	require.NotContains(t, r.git("status", "--porcelain", "--untracked-files=all"), "??")
 }
 
 func TestPublish_WritesNothingIfTheTreeHasChanged(t *testing.T) {

@@ -107,7 +107,7 @@ func planRatios(l *lab) (p plan) {
 	t := &ratioTest{lab: l}
 	for _, n := range l.keys {
 		if int64(n)*bytesOfStage+l.slack() > l.budget {
-			t.notes = append(t.notes, fmt.Sprintf("**Left out** with %s keys: the limiters would take more than %.0f %% of the free memory.", keys.Label(n), 100*share))
+			t.notes = append(t.notes, fmt.Sprintf(notMeasured+" with %s keys: the limiters would take more than %.0f %% of the free memory.", keys.Label(n), 100*share))
 			continue
 		}
 		p.steps = append(p.steps, step{l.ratiosCost(n), func(ctx context.Context) error {

@@ -54,6 +54,7 @@ func FuzzPattern(f *testing.F) {
 func FuzzPathFolding(f *testing.F) {
 	for _, s := range [][3]string{
 		{"POST /login", "POST", "/LOGIN/"}, {"h/Api/", "CONNECT", "/api/%2e%2e/x"}, {"h/0", "CONNECT", "*"}, {"/{x}/É", "GET", "/%2F/%c3%a9"}, {"/%2e/x", "GET", "/%2e/x"},
+		{"/{x}/", "GET", "//"}, {"/{x}/{y}/{$}", "GET", "/%2F//"},
 	} {
 		f.Add(s[0], s[1], s[2])
 	}

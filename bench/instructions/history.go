@@ -61,6 +61,9 @@ func history(ctx context.Context, file string, rows []string) (changes []change,
 	if err != nil {
 		return nil, err
 	}
+	if commits == "" {
+		return nil, fmt.Errorf("no commit has %s", name)
+	}
 	at := func(commit string) (counts, error) {
 		if listed, err := git("ls-tree", "--name-only", commit, "--", name); err != nil || listed == "" {
 			return counts{}, err // the file was not there

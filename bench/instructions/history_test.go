@@ -119,6 +119,19 @@ func TestRun_WritesTheHistory(t *testing.T) {
 	require.Equal(t, string(text), string(after), "the page was changed")
 }
 
+// A file that no commit has is not taken for one that has never changed.
+func TestHistory_OfAFileThatGitDoesNotKnow(t *testing.T) {
+	r := makeUp(t)
+	r.commit("begin", count{"counter, Take", 200})
+	other := filepath.Join(r.dir, "other.txt")
+	require.NoError(t, of(count{"counter, Take", 100}).write(other))
+	page := filepath.Join(t.TempDir(), "history.md")
+	status, _, stderr := invoke(t.Context(), "-file", other, "-history", page)
+	require.Equal(t, command.Failed, status)
+	require.Contains(t, stderr, "no commit has other.txt")
+	require.NoFileExists(t, page)
+}
+
 func TestHistory_FollowsRowsThatThereAre(t *testing.T) {
 	names := map[string]bool{}
 	for _, r := range rows() {

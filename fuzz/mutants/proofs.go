@@ -19,8 +19,28 @@ var ofProofs = []mutant{
 	},
 	{
 		name: "proofs-of-failures", fault: "a row whose commands fail is written as if they had passed",
-		file: "internal/proofs/main.go", old: "			faults = append(faults, err)\n			continue\n		}\n		done++", new: "			faults = append(faults, err)\n		}\n		done++",
+		file: "internal/proofs/main.go", old: "			faults = append(faults, err)\n			continue\n		}\n		if now", new: "			faults = append(faults, err)\n		}\n		if now",
 		tests: "TestRun_LeavesOtherRowsAlone", in: "internal/proofs",
+	},
+	{
+		name: "proofs-by-no-test", fault: "a row whose tests are gone or skipped is written as if they had passed",
+		file: "internal/proofs/main.go", old: "&& sizeOf(output) == \"\" {", new: "&& output == \"\" {",
+		tests: "TestRun_NeedsAProof", in: "internal/proofs",
+	},
+	{
+		name: "proofs-of-two-commits", fault: "rows that were run before another commit was checked out are said to be of that one",
+		file: "internal/proofs/main.go", old: "now != head {", new: "now == \"\" {",
+		tests: "TestRun_NamesWhatWasRun", in: "internal/proofs",
+	},
+	{
+		name: "proofs-of-a-changed-tree", fault: "rows are said to be of a commit that has other code",
+		file: "internal/proofs/main.go", old: "err != nil || changes != \"\" {", new: "err != nil || changes == \"?\" {",
+		tests: "TestRun_NamesWhatWasRun", in: "internal/proofs",
+	},
+	{
+		name: "history-of-nothing", fault: "a file that git does not know has an empty history",
+		file: "bench/instructions/history.go", old: "if commits == \"\" {", new: "if false {",
+		tests: "TestHistory_OfAFile", in: "bench/instructions",
 	},
 	{
 		name: "proofs-of-one-target", fault: "of several fuzz targets only the last one's inputs are counted",

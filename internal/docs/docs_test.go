@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash/internal/figures"
+
 	"github.com/seed-30da4c49/sash/internal/testnames"
 )
 
@@ -174,8 +176,6 @@ func TestDocuments_EveryFileThatIsNamedExists(t *testing.T) {
 	}
 }
 
-var commitNamed = regexp.MustCompile(`(?:commit|at|to)\s+\x60?([0-9a-f]{7,40})\b`)
-
 // A figure is of a commit, and a reader must be able to check that commit out.
 func TestDocuments_EveryCommitThatIsNamedExists(t *testing.T) {
 	shallow, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
@@ -186,11 +186,11 @@ func TestDocuments_EveryCommitThatIsNamedExists(t *testing.T) {
 	for _, name := range files(t, ".md") {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
-		for _, m := range commitNamed.FindAllSubmatch(text, -1) {
+		for _, m := range figures.Commits(string(text)) {
 			named++
-			commit := string(m[1])
-			if exec.Command("git", "cat-file", "-e", commit+"^{commit}").Run() != nil {
-				t.Errorf("%s: there is no commit %s", name, commit)
+			commit := string(text[m[0]:m[1]])
+			if exec.Command("git", "merge-base", "--is-ancestor", commit, "HEAD").Run() != nil {
+				t.Errorf("%s: the history has no commit %s", name, commit)
 			}
 		}
 	}

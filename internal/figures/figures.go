@@ -102,10 +102,34 @@ var (
 	inCode = regexp.MustCompile("`[^`\n]*`")
 
 	// A time with its unit, a rate, or a ratio of times.
-	figure = regexp.MustCompile(`\b\d[\d,.]*(?: k| M)? ?(?:ns|µs|us|ms|nanoseconds?|microseconds?|milliseconds?|decisions(?:/s| a second)|calls/s)\b` +
-		`|\b\d[\d,.]* times (?:as (?:fast|long)|the time|faster)\b|\b\d+\.\d+ (?:s|seconds|×)`)
-	commit = regexp.MustCompile(`\b(?:commit|at|since|to) ` + "`?" + `([0-9a-f]{7,40})\b`)
+	figure = regexp.MustCompile(shortTime + `|` + number + gap + `m(?:s|secs?|illis|illisecs?|illiseconds?)\b|` + rate + `|` + ratio +
+		`|\b\d+\.\d+ (?:s|seconds|×)`)
+	hex = regexp.MustCompile(`(?:^|[\s|(` + "`" + `])([0-9a-f]{7,40})\b`)
 )
+
+const (
+	number    = `\b\d[\d,.]*`
+	gap       = `[ \x{a0}*_-]*` // and what Markdown may have between a number and its unit
+	shortTime = number + gap + `(?:[nuµμ]s(?:ecs?)?|(?:nano|micro)(?:s|secs?|seconds?))\b`
+	rate      = number + `(?: ?[kM])?` + gap + `(?:decisions(?:/s| a second| per second)|calls/s)\b` +
+		`|(?:\b\d[\d,.]* ?[kM]|\b(?:million|thousand)) ?(?:/s| \w+/s| ?(?:\w+ )?(?:a|per|each) second)\b`
+	ratio = `\b(?:\d[\d,.]*|two|three|four|five|six|seven|eight|nine|ten|twenty|a hundred) ?(?:times|×|x) ` +
+		`(?:as (?:fast|long|slow)|the (?:time|speed)|faster|slower)\b` +
+		`|\b(?:twice|half) (?:as (?:fast|slow)|the (?:time|speed))\b` +
+		`|` + number + ` ?(?:%|percent|per cent) (?:faster|slower|less time|more time|of the time)\b`
+)
+
+// Commits returns where text names a commit: hexadecimal digits that are no number, or that follow the word.
+func Commits(text string) (places [][]int) {
+	for _, m := range hex.FindAllStringSubmatchIndex(text, -1) {
+		id := text[m[2]:m[3]]
+		follows := strings.HasSuffix(strings.TrimRight(text[:m[2]], " \n`"), "commit")
+		if follows || strings.ContainsAny(id, "abcdef") && strings.ContainsAny(id, "0123456789") {
+			places = append(places, m[2:])
+		}
+	}
+	return places
+}
 
 // Outside returns a fault for each figure, and for each commit, that stands outside of the markers and of
 // code. A passage of allowed is no figure. Outside strikes each that it finds from unused.
@@ -125,17 +149,23 @@ func Outside(document string, allowed []string, unused map[string]bool) (faults 
 			rest = strings.ReplaceAll(rest, a, blank(a))
 		}
 	}
-	for _, m := range commit.FindAllStringSubmatchIndex(rest, -1) {
-		faults = append(faults, fmt.Errorf("line %d: commit %s is named outside of the markers of figures", line(rest, m[2]), rest[m[2]:m[3]]))
+	for _, m := range Commits(rest) {
+		faults = append(faults, fmt.Errorf("line %d: commit %s is named outside of the markers of figures", line(rest, m[0]), rest[m[0]:m[1]]))
 	}
-	rest = inCode.ReplaceAllStringFunc(rest, blank)
-	for _, m := range figure.FindAllStringIndex(rest, -1) {
-		faults = append(faults, fmt.Errorf("line %d: %q is outside of the markers of figures", line(rest, m[0]), rest[m[0]:m[1]]))
+	rest = inCode.ReplaceAllStringFunc(rest, func(code string) string {
+		if strings.Contains(code, " ") && figure.MatchString(code) {
+			return code // durations in code have no space
+		}
+		return blank(code)
+	})
+	oneLine := strings.ReplaceAll(rest, "\n", " ")
+	for _, m := range figure.FindAllStringIndex(oneLine, -1) {
+		faults = append(faults, fmt.Errorf("line %d: %q is outside of the markers of figures", line(rest, m[0]), oneLine[m[0]:m[1]]))
 	}
 	return faults
 }
 
-// InComment returns the times in a comment of Go code, but for the passages of allowed. A comment cannot carry
+// InComment returns the figures in a comment of Go code, but for the passages of allowed. A comment cannot carry
 // markers.
 func InComment(text string, allowed []string, unused map[string]bool) []string {
 	for _, a := range allowed {
@@ -144,22 +174,18 @@ func InComment(text string, allowed []string, unused map[string]bool) []string {
 			text = strings.ReplaceAll(text, a, "")
 		}
 	}
-	return timeInComment.FindAllString(text, -1)
+	return inComment.FindAllString(text, -1)
 }
 
-var timeInComment = regexp.MustCompile(`\b\d[\d,.]* ?(?:ns|µs|us|nanoseconds?|microseconds?)\b`)
+// inComment leaves out milliseconds, which in comments are settings.
+var inComment = regexp.MustCompile(shortTime + `|` + rate + `|` + ratio)
 
 // Agree returns the faults of the blocks of all documents together: blocks of one name that differ, a
 // name that is in no block of the page, commits that differ, and a block of others without a link.
 func Agree(page string, documents map[string]string) (faults []error) {
-	first, in, commits := map[string]string{}, map[string]string{}, map[string]string{}
+	first, in, named := map[string]string{}, map[string]string{}, map[string]string{}
 	onPage := map[string]bool{}
-	names := make([]string, 0, len(documents))
-	for name := range documents {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(documents)) {
 		blocks, err := Parse(documents[name])
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", name, err))
@@ -179,8 +205,8 @@ func Agree(page string, documents map[string]string) (faults []error) {
 			if b.Text == "" {
 				faults = append(faults, fmt.Errorf("%s: there are no figures %s", name, b.Name))
 			}
-			for _, m := range commit.FindAllStringSubmatch(b.Text, -1) {
-				commits[m[1]] = name
+			for _, m := range Commits(b.Text) {
+				named[b.Text[m[0]:m[1]]] = name
 			}
 		}
 	}
@@ -189,8 +215,8 @@ func Agree(page string, documents map[string]string) (faults []error) {
 			faults = append(faults, fmt.Errorf("%s: figures %s are not in %s", in[name], name, page))
 		}
 	}
-	if len(commits) != 1 {
-		faults = append(faults, fmt.Errorf("the figures name %d commits, want one: %v", len(commits), commits))
+	if len(named) != 1 {
+		faults = append(faults, fmt.Errorf("the figures name %d commits, want one: %v", len(named), named))
 	}
 	return faults
 }

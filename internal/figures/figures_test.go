@@ -49,7 +49,8 @@ func TestFill_ChangesWhatStandsBetweenMarkers(t *testing.T) {
 func TestOutside(t *testing.T) {
 	for document, want := range map[string]string{
 		"A call takes <!-- figures one -->29 ns<!-- /figures -->.": "",
-		"100 requests a minute, 51 bytes, `29 ns`":                 "",
+		"100 requests a minute, 51 bytes, `29ns`":                  "",
+		"1234567 keys, twice as long, defaced, `3d 20a19`":         "",
 		"```go\nd := 29 ns\n```\n":                                 "",
 		"every 100 ms":                                             "", // allowed
 		"`Allow` takes 30 ns.":                                     "30 ns",
@@ -62,6 +63,26 @@ func TestOutside(t *testing.T) {
 		"a ratio of 3.1 ×":                                         "3.1 ×",
 		"at commit 0f9976f":                                        "commit 0f9976f",
 		"since `de13910`":                                          "commit de13910",
+		"a clone of 3d20a19, on two cores":                         "commit 3d20a19",
+		"| 3d20a19 |":                                              "commit 3d20a19",
+		"commit 1234567":                                           "commit 1234567",
+		"a call takes 29\nns":                                      "29 ns",
+		"x `29 ns` y":                                              "29 ns",
+		"**29** ns":                                                "29** ns",
+		"29\u00a0ns":                                               "ns",
+		"29 \u03bcs":                                               "29 \u03bcs", // the Greek letter, not the sign
+		"29 nsec":                                                  "29 nsec",
+		"1.5 microsecs":                                            "1.5 microsecs",
+		"34 millis":                                                "34 millis",
+		"twice as fast as others":                                  "twice as fast",
+		"takes half the time":                                      "half the time",
+		"three times\nfaster":                                      "three times faster",
+		"3x faster":                                                "3x faster",
+		"40 % faster":                                              "40 % faster",
+		"five million decisions a second":                          "million decisions a second",
+		"2 million per second":                                     "million per second",
+		"12 M/s":                                                   "12 M/s",
+		"800 k calls/s":                                            "800 k calls/s",
 	} {
 		unused := map[string]bool{"every 100 ms": true}
 		err := errors.Join(Outside(document, []string{"every 100 ms"}, unused)...)
@@ -76,7 +97,7 @@ func TestOutside(t *testing.T) {
 
 func TestInComment(t *testing.T) {
 	unused := map[string]bool{"ticks of 1 ns": true}
-	require.Equal(t, []string{"35 ns", "2.5 µs"}, InComment("ticks of 1 ns, some 35 ns, 2.5 µs, 250 ms", []string{"ticks of 1 ns"}, unused))
+	require.Equal(t, []string{"35 ns", "2.5 µs", "twice as fast"}, InComment("ticks of 1 ns, some 35 ns, 2.5 µs, 250 ms, twice as fast", []string{"ticks of 1 ns"}, unused))
 	require.Empty(t, unused)
 }
 

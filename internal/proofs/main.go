@@ -5,8 +5,9 @@
 //	go run ./internal/proofs -run Redis    # the rows whose promise or commands match a regular expression
 //	go run ./internal/proofs -list         # the commands, and none is run
 //
-// A row whose commands fail keeps its cells, and the end of their output is printed. A row that is not
-// run keeps its cells, too, and the line above the table says how many rows were run.
+// A row whose commands fail, or of whose tests none passes, keeps its cells, and the end of their output is
+// printed. A row that is not run keeps its cells, too, and the line above the table says how many rows were
+// run. If another commit is checked out while a row runs, this command ends.
 //
 // The exit status is 0; 1 if a command failed; 2 if the command line was wrong; 130 if interrupted.
 package main
@@ -83,6 +84,7 @@ func (o *options) prove(ctx context.Context, runLine func(context.Context, strin
 		return fmt.Errorf("%s: %w", o.page, err)
 	}
 	var faults []error
+	head := o.head(ctx, runLine)
 	done, matched := 0, 0
 	for _, r := range p.rows {
 		if !o.pattern.MatchString(r.promise() + " " + strings.Join(r.commands(), " ")) {
@@ -101,10 +103,13 @@ func (o *options) prove(ctx context.Context, runLine func(context.Context, strin
 			faults = append(faults, err)
 			continue
 		}
+		if now := o.head(ctx, runLine); now != head {
+			return errors.Join(append(faults, fmt.Errorf("commit %s was checked out at the beginning, and %s is now", head, now))...)
+		}
 		done++
 		r.set(sizeOf(output), took)
 		fmt.Fprintf(stdout, "%8s  %s: %s\n", shown(took), r.promise(), sizeOf(output))
-		p.stamp = stampOf(ctx, done, len(p.rows))
+		p.stamp = stampOf(head, done, len(p.rows))
 		faults = append(faults, os.WriteFile(o.page, []byte(p.text()), 0o666))
 	}
 	if matched == 0 {
@@ -120,6 +125,9 @@ func runRow(ctx context.Context, lines []string, runLine func(context.Context, s
 		output, err := runLine(ctx, line)
 		if err != nil {
 			return "", 0, fmt.Errorf("%s: %w\n%s", line, err, lastLines(output, 30))
+		}
+		if strings.Contains(line, "go test ") && sizeOf(output) == "" {
+			return "", 0, fmt.Errorf("%s: no test has passed\n%s", line, lastLines(output, 30))
 		}
 		all += output
 	}
@@ -139,12 +147,20 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// stampOf returns where the rows were run.
-func stampOf(ctx context.Context, done, rows int) string {
-	commit := "unknown"
-	if out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
-		commit = strings.TrimSpace(string(out))
+// head returns the commit that is checked out, and says so if the working tree has changes but those of the page.
+func (o *options) head(ctx context.Context, runLine func(context.Context, string) (string, error)) string {
+	commit, err := runLine(ctx, "git rev-parse --short HEAD")
+	if err != nil {
+		return "unknown"
 	}
+	if changes, err := runLine(ctx, "git status --porcelain -- ':/' ':(exclude)"+o.page+"'"); err != nil || changes != "" {
+		return strings.TrimSpace(commit) + " with changes"
+	}
+	return strings.TrimSpace(commit)
+}
+
+// stampOf returns where the rows were run.
+func stampOf(commit string, done, rows int) string {
 	where := fmt.Sprintf("at commit %s, with %s on %d cores of %s", commit, runtime.Version(), runtime.NumCPU(), processor())
 	if done < rows {
 		return fmt.Sprintf("%d of %d rows were last run %s. The others were run before, or not yet.", done, rows, where)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,9 @@ func invoke(t *testing.T, text string, outputs map[string]string, args ...string
 	require.NoError(t, os.WriteFile(page, []byte(text), 0o600))
 	var out, errs bytes.Buffer
 	status = run(t.Context(), append([]string{"-page", page}, args...), func(_ context.Context, line string) (string, error) {
+		if strings.HasPrefix(line, "git status ") {
+			return outputs["git status"], nil
+		}
 		output, found := outputs[line]
 		if !found {
 			return "no such test\n", errors.New("exit status 1")
@@ -74,6 +78,51 @@ func TestRun_LeavesOtherRowsAlone(t *testing.T) {
 	require.Contains(t, stderr, "proofs: go test -run A .: exit status 1\nproofs: no such test\n")
 	require.Contains(t, after, "the option `-v` | 1 test | 9 s | nothing |\n")
 	require.Contains(t, after, "| 5 schedules | 0 s |")
+}
+
+// A test that is gone, or skipped, proves nothing. A command that does not count keeps the size that was written.
+func TestRun_NeedsAProofOfEachTest(t *testing.T) {
+	for _, nothing := range []string{"ok x 0.1s [no tests to run]\n", "--- SKIP: TestB (0.00s)\n"} {
+		status, _, stderr, after := invoke(t, sample, map[string]string{
+			"go test -run A .": "--- PASS: TestA (0.00s)\n", "go test -run B .": nothing, "go run ./b": "done\n",
+		})
+		require.Equal(t, command.Failed, status)
+		require.Contains(t, stderr, "go test -run B .: no test has passed")
+		require.Contains(t, after, "the option `-v` | 1 test | 9 s | nothing |\n")
+	}
+	kept := strings.Replace(sample, "`go run ./b` | | |", "`go run ./b` | 4 million keys | 2 s |", 1)
+	_, _, _, after := invoke(t, kept, map[string]string{"go run ./b": "done\n"}, "-run", "at once")
+	require.Contains(t, after, "| at once | `go run ./b` | 4 million keys | 0 s |")
+}
+
+// The page names the commit of all rows that it has run, and says if the code was another.
+func TestRun_NamesWhatWasRun(t *testing.T) {
+	outputs := map[string]string{"git rev-parse --short HEAD": "abc1234\n", "go run ./b": "5 schedules\n"}
+	_, _, _, after := invoke(t, sample, outputs, "-run", "at once")
+	require.Contains(t, after, " at commit abc1234, with go1.")
+	outputs["git status"] = " M limiter.go\n"
+	_, _, _, after = invoke(t, sample, outputs, "-run", "at once")
+	require.Contains(t, after, " at commit abc1234 with changes, with go1.")
+
+	page := filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(page, []byte(sample), 0o600))
+	head := "abc1234"
+	var stderr bytes.Buffer
+	status := run(t.Context(), []string{"-page", page, "-run", "at once"}, func(_ context.Context, line string) (string, error) {
+		switch {
+		case strings.HasPrefix(line, "git status"):
+			return "", nil
+		case strings.HasPrefix(line, "git"):
+			return head, nil
+		}
+		head = "def5678"
+		return "5 schedules\n", nil
+	}, &bytes.Buffer{}, &stderr)
+	require.Equal(t, command.Failed, status)
+	require.Contains(t, stderr.String(), "abc1234 was checked out at the beginning, and def5678 is now")
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Equal(t, sample, string(text))
 }
 
 func TestRun_SaysWhatIsWrong(t *testing.T) {

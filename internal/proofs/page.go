@@ -89,8 +89,12 @@ func (r *row) commands() (lines []string) {
 	return lines
 }
 
+// set writes the size, unless the commands have not counted, and the time.
 func (r *row) set(size string, took time.Duration) {
-	r.cells[sizeCell], r.cells[tookCell] = " "+size+" ", " "+shown(took)+" "
+	if size != "" {
+		r.cells[sizeCell] = " " + size + " "
+	}
+	r.cells[tookCell] = " " + shown(took) + " "
 }
 
 // shown returns a time as a reader wants it.

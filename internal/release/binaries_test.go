@@ -59,14 +59,14 @@ type fileInfo struct {
 	MTime string
 }
 
-// workflow are the parts of release.yml that must agree with the tags.
+// workflow are the parts of a workflow that must agree with the repository.
 type workflow struct {
 	On struct {
 		Push struct{ Tags []string }
 	}
 	Jobs map[string]struct {
 		Permissions map[string]string
-		Steps       []struct{ Run string }
+		Steps       []struct{ Uses, Run string }
 	}
 }
 
@@ -152,4 +152,24 @@ func TestBinaries_AreMadeAtTheCommandsTag(t *testing.T) {
 	given := strings.TrimPrefix(tags[starts], prefix)
 	at := slices.Index(tags, given)
 	assert.True(t, 0 <= at && at < starts, "goreleaser is given the tag %q, and %q are pushed before it", given, tags[:starts])
+}
+
+// Permissions of a job take the place of its workflow's, so a job that checks the repository out names
+// that, too.
+func TestWorkflows_MayReadWhatTheyCheckOut(t *testing.T) {
+	r := repositoryHere(t)
+	names, err := filepath.Glob(filepath.Join(r.root, ".github", "workflows", "*.yml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		var w workflow
+		readYAML(t, r.root, filepath.Join(".github", "workflows", filepath.Base(name)), &w, false)
+		for id, job := range w.Jobs {
+			for _, step := range job.Steps {
+				if job.Permissions != nil && strings.HasPrefix(step.Uses, "actions/checkout@") {
+					assert.NotEmpty(t, job.Permissions["contents"], "%s: job %s", filepath.Base(name), id)
+				}
+			}
+		}
+	}
 }

@@ -83,7 +83,7 @@ var plotTemplate = template.Must(template.New("plot").Funcs(template.FuncMap{"xm
 type picture struct {
 	Title, Source string
 	X, Y          string
-	Last          string // the place of the values at the ends of lines
+	Last          string // the place of the values at the ends of lines, unless they name another
 	Width, Height float64
 	Left, Right   float64 // of the grid
 	Top, Bottom   float64 // of the grid
@@ -166,7 +166,9 @@ func (p *Plot) lines(c *picture) {
 			if drawable(value) {
 				l.End = point{x[place], y.at(value)}
 				l.Dots = append(l.Dots, l.End)
-				l.Value = p.text(value)
+				if l.Value = p.text(value); p.Places[place] != c.Last {
+					l.Value += " at " + p.Places[place]
+				}
 			}
 		}
 		l.Path = "M"

@@ -77,7 +77,7 @@ func TestPlot_EachLineHasItsNameAndLastValueAtItsEnd(t *testing.T) {
 	lines := example().Plots[0]
 	d := drawingOf(t, &lines)
 	require.Equal(t, "a <b>", d.Title)
-	require.Equal(t, []string{"least 1", "short 30", "flat 30", "sash <1> 1"}, d.labels(), "sash is over the others")
+	require.Equal(t, []string{"least 1", "short 30 at 1", "flat 30", "sash <1> 1"}, d.labels(), "sash is over the others")
 	for _, s := range d.Series {
 		last := s.Points[len(s.Points)-1]
 		require.Equal(t, "lead", s.Paths[1].Class)
@@ -94,7 +94,7 @@ func TestPlot_LeavesOutWhatWasNotMeasured(t *testing.T) {
 		{"gap", Other, []float64{20, math.NaN(), 10}}, {"absent", Other, []float64{math.NaN(), math.Inf(1), 0}},
 	}}
 	d := drawingOf(t, p)
-	require.Equal(t, []string{"gap 10"}, d.labels())
+	require.Equal(t, []string{"gap 10"}, d.labels(), "of the last place")
 	require.Len(t, d.Series[0].Points, 2)
 	require.Less(t, d.Series[0].Points[0].Y, d.Series[0].Points[1].Y, "less is lower")
 

@@ -55,11 +55,21 @@ func (t *Table) appendFoldings(all []*http.Request, r *http.Request) []*http.Req
 	if !unclean(p) {
 		return all
 	}
-	all = appendFolded(all, t.literally(r, trimSlashes(p), fold))
+	all = t.appendLiteral(all, r, p, fold)
 	if isEscaped {
-		escaped := trimSlashes(r.URL.EscapedPath())
-		all = appendFolded(all, t.literally(r, escaped, foldUnescaped))
+		escaped := r.URL.EscapedPath()
+		all = t.appendLiteral(all, r, escaped, foldUnescaped)
 		all = appendFolded(all, t.literally(r, path.Clean(escaped), foldUnescaped))
+	}
+	return all
+}
+
+// appendLiteral appends r with the path p as it is, whose segments read folds: without its trailing slashes, with
+// one, and with all of them. A wildcard matches the empty segments between these.
+func (t *Table) appendLiteral(all []*http.Request, r *http.Request, p string, read func(string) string) []*http.Request {
+	all = appendFolded(all, t.literally(r, trimSlashes(p), read))
+	if strings.HasSuffix(p, "//") {
+		all = append(all, t.literally(r, p, read))
 	}
 	return all
 }
