@@ -57,4 +57,9 @@ var ofHTTPModel = []mutant{
 		file: "httplimit/internal/route/table.go", old: "max(len(t.nameless), len(pattern)+1)", new: "1",
 		tests: "TestPattern_MeansWhatItMeansToAMux$",
 	},
+	{
+		name: "folding-loses-an-empty-segment", fault: "a folded path ends before the empty segments at its end, which wildcards match",
+		file: "httplimit/internal/route/readings.go", old: "if strings.HasSuffix(p, \"//\") {", new: "if p == \"\" {",
+		tests: "FuzzPathFolding", in: "fuzz",
+	},
 }
