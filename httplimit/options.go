@@ -150,7 +150,8 @@ func WithSash(options ...sash.Option) Option {
 //
 // If the store does not answer, its fallback decides, and the request is answered accordingly. If it
 // denies whatever comes, as FallbackDeny does, no quota is exceeded: the answer is 503 with Retry-After,
-// and names no quota. The By and Err of [Event] and [Denial] tell of it. A client cannot choose the
+// and names no quota. If it decides by a share of the limits, the headers have the one that decides, under the
+// Name of the policy. The By and Err of [Event] and [Denial] tell of it. A client cannot choose the
 // fallback by hanging up, since the calls do not end with the context of the request. They keep its
 // values.
 //
@@ -313,7 +314,7 @@ func configure(options []Option) (config, error) {
 		c.require(c.sweepInterval == 0, "WithSweepInterval does not work with WithStore: there is no table of keys in this process")
 		for i, o := range c.forSash {
 			c.require(o == nil || internals.Inspect([]sash.Option{o}).LimitsFor != nil,
-				"WithSash: option %d: of the options of sash, only WithLimitsFor works with WithStore", i+1)
+				"WithSash: option %d: of the options of sash, only WithLimitsFor works with WithStore: leave it out", i+1)
 		}
 	}
 	c.reviewPolicies("New")

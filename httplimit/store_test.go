@@ -258,15 +258,15 @@ func TestStore_KeysHaveTheNameOfTheirPolicy(t *testing.T) {
 func TestWithStore_RefusesWhatDoesNotWorkWithIt(t *testing.T) {
 	p, store := per("p", "", sash.PerHour(1)), httplimit.WithStore(new(localStore).open)
 	for want, options := range map[string][]httplimit.Option{
-		"httplimit: WithClock does not work with WithStore: the time is the store's: invalid option":                           {httplimit.WithClock(sash.SystemClock())},
-		"httplimit: WithSizeHint does not work with WithStore: there is no table of keys in this process: invalid option":      {httplimit.WithSizeHint(1)},
-		"httplimit: WithSweepInterval does not work with WithStore: there is no table of keys in this process: invalid option": {httplimit.WithSweepInterval(-1)},
-		"httplimit: WithSash: option 2: of the options of sash, only WithLimitsFor works with WithStore: invalid option":       {httplimit.WithSash(sash.WithLimitsFor(func(string) []sash.Limit { return nil }), sash.WithChargeDenied())},
-		"httplimit: WithStore: open must not be nil: invalid option":                                                           {httplimit.WithStore(nil)},
-		"httplimit: WithStore: open returned neither a store nor an error":                                                     {httplimit.WithStore(func(httplimit.StoreKeys) (httplimit.Store, error) { return nil, nil })},
+		"httplimit: WithClock does not work with WithStore: the time is the store's: invalid option":                                   {httplimit.WithClock(sash.SystemClock())},
+		"httplimit: WithSizeHint does not work with WithStore: there is no table of keys in this process: invalid option":              {httplimit.WithSizeHint(1)},
+		"httplimit: WithSweepInterval does not work with WithStore: there is no table of keys in this process: invalid option":         {httplimit.WithSweepInterval(-1)},
+		"httplimit: WithSash: option 2: of the options of sash, only WithLimitsFor works with WithStore: leave it out: invalid option": {httplimit.WithSash(sash.WithLimitsFor(func(string) []sash.Limit { return nil }), sash.WithChargeDenied())},
+		"httplimit: WithStore: open must not be nil: invalid option":                                                                   {httplimit.WithStore(nil)},
+		"httplimit: WithStore: open returned neither a store nor an error":                                                             {httplimit.WithStore(func(httplimit.StoreKeys) (httplimit.Store, error) { return nil, nil })},
 		"httplimit: WithStore: no such host": {httplimit.WithStore(func(httplimit.StoreKeys) (httplimit.Store, error) { return nil, errors.New("no such host") })},
-		"httplimit: WithSash: option 1: of the options of sash, only WithLimitsFor works with WithStore: invalid option":                                                                              {httplimit.WithSash(sash.WithLimitsFor(nil))},
-		"httplimit: WithSash: option 1: limits are given to a Policy: invalid option\nhttplimit: WithSash: option 1: of the options of sash, only WithLimitsFor works with WithStore: invalid option": {httplimit.WithSash(sash.PerHour(1))},
+		"httplimit: WithSash: option 1: of the options of sash, only WithLimitsFor works with WithStore: leave it out: invalid option":                                                                              {httplimit.WithSash(sash.WithLimitsFor(nil))},
+		"httplimit: WithSash: option 1: limits are given to a Policy: invalid option\nhttplimit: WithSash: option 1: of the options of sash, only WithLimitsFor works with WithStore: leave it out: invalid option": {httplimit.WithSash(sash.PerHour(1))},
 	} {
 		_, err := httplimit.New(append([]httplimit.Option{p, store}, options...)...)
 		require.EqualError(t, err, want)

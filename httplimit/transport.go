@@ -39,8 +39,9 @@ import (
 // # Held keys
 //
 // The Transport also holds a key back when the server asks for it by a denial. Requests of that key,
-// including those that wait already, are then not sent until the time has passed. A server asks for it by
-// a 429 or 503 with one of these. If it has both, the first holds:
+// including those that wait already, are then not sent until the time has passed. Then they wait for the
+// limiter again, in any order. A server asks for it by a 429 or 503 with one of these. If it has both, the
+// first holds:
 //
 //   - Retry-After, which is a date or a number of seconds. A fraction is rounded up.
 //   - In a 429, a RateLimit that reports that a quota is used up: "default";r=0;t=30 holds the key back
