@@ -65,7 +65,7 @@ func (t *tests) build(ctx context.Context, m *mutant) (binary string, err error)
 	}
 	build := exec.CommandContext(ctx, "go", append(args, ".")...)
 	build.Dir = t.packageDir()
-	build.Env = append(build.Environ(), "GOTMPDIR="+place, "GOGC=400") // most of the time is the compiler's
+	build.Env = append(build.Environ(), "GOTMPDIR="+place, "GOGC=400")        // most of the time is the compiler's
 	build.Cancel = func() error { return build.Process.Signal(os.Interrupt) } // so that go ends its compilers
 	build.WaitDelay = 5 * time.Second
 	if out, err := build.CombinedOutput(); err != nil {
