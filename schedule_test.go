@@ -169,7 +169,6 @@ func (sc *scene) stage(t *testing.T, kind variant, options []Option) *stage {
 	return s
 }
 
-// sceneKeys lie in different shards, and are in the order in which they are locked.
 // sceneKeys are four keys. The first and the third lie in one shard, the others in the other, and the one that is
 // named first is locked first. In another order a scene would have other schedules.
 var sceneKeys = func() (keys [4]string) {

@@ -330,6 +330,7 @@ func (l *Limiter) takeAllLocked(targets []target, was *generation, q *request, d
 		}
 		l.placeAll(g, targets)
 		if charging {
+			loadWords(targets)
 			l.ensureHolds(g, targets, q.at)
 		}
 		if !l.lockAll(g, targets, charging) {

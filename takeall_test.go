@@ -554,3 +554,25 @@ func TestTakeAll_LeavesNoKeyThatItDoesNotCharge(t *testing.T) {
 		}
 	}
 }
+
+// A key gets limits of its own, and so another entry, while a call for it under its old ones starts over. The call
+// replaces no entry but one that cannot hold the charge: that would lose the new limits.
+func TestTakeAll_KeepsLimitsThatAKeyGetsInBetween(t *testing.T) {
+	for _, limit := range []Limit{Per(1000, time.Millisecond).Counter(), Per(1000, time.Millisecond)} {
+		t.Run(limit.String(), func(t *testing.T) {
+			var l *Limiter
+			now, readings := int64(0), 0
+			l = newTest(t, limit, WithMaxKeys(1, ShareOverflow), WithClock(clockFunc(func() int64 {
+				if readings++; readings == 2 && now > 0 {
+					require.NoError(t, l.SetLimits("a", PerHour(3)))
+				}
+				return now
+			})))
+			require.True(t, l.Allow("a"))
+			now, readings = 1<<62, 0 // the word of a has no bits for it
+			require.True(t, l.TakeAll([]string{"a", "b"}, 1).Allowed)
+			require.Greater(t, readings, 1, "the limits have not changed")
+			require.Equal(t, PerHour(3), l.Peek("a", 0).Limit)
+		})
+	}
+}

@@ -141,7 +141,16 @@ func (l *Limiter) removeUnused(targets []target) {
 	}
 }
 
-// ensureHolds reports whether the entries of the targets hold a charge at an instant of g, and
+// loadWords loads the words of the entries of the targets, which may be others than those that were read before.
+func loadWords(targets []target) {
+	for i := range targets {
+		if t := &targets[i]; t.entry != nil {
+			t.word = t.entry.Word.Load()
+		}
+	}
+}
+
+// ensureHolds reports whether the entries of the targets, by their words, hold a charge at an instant of g, and
 // those that are reserved from can give it back. If not, it replaces them by multi-limit
 // entries, and the caller must look again.
 func (l *Limiter) ensureHolds(g *generation, targets []target, at int64) bool {
@@ -160,8 +169,8 @@ func (l *Limiter) ensureHolds(g *generation, targets []target, at int64) bool {
 	return ready
 }
 
-// holds reports whether the entry of t, by the word that was read or locked, holds a charge at an
-// instant, and can give it back if that is asked for.
+// holds reports whether the entry of t, by its word, holds a charge at an instant, and can give it back
+// if that is asked for.
 func (t *target) holds(at int64) bool {
 	return t.ruleset.holds(t.word, at) && (!t.reserve || t.entry.isMulti())
 }

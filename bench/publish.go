@@ -209,7 +209,7 @@ func (p *publication) measure(ctx context.Context, stderr io.Writer) (map[string
 			case err == nil && (!ok || text == ""):
 				err = fmt.Errorf("it gives no figures %s", name)
 			case err == nil && !p.quick && (text == report.None || strings.Contains(text, "NaN")):
-				err = fmt.Errorf("figures %s have a value that lacks: %s", name, text)
+				err = fmt.Errorf("figures %s lack a value: %s", name, text)
 			case err == nil && strings.Contains(text, "\n"): // a table, and not a figure in a line
 				values[name] = text + "\n\n" + spans(m.commands)
 			default:
@@ -307,7 +307,7 @@ func (p *publication) write(documents, values map[string]string, stderr io.Write
 	names := slices.Sorted(maps.Keys(filled))
 	defer func() {
 		for _, name := range names {
-			os.Remove(filepath.Join(dir, name) + unfinished) // of those that are not replaced
+			os.Remove(filepath.Join(dir, name) + unfinished) // where it has not become the document
 		}
 	}()
 	for _, name := range names {

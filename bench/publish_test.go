@@ -133,8 +133,8 @@ func TestPublish_WritesNothingIfAMeasurementFails(t *testing.T) {
 			r.all[1].commands = []string{"git rev-parse --sq-quote '" + notMeasured + " with 10M keys'"}
 		},
 		"more than a line":                     func(r *repository, _ context.CancelFunc) { r.figure = "1\n2" },
-		"figures call have a value that lacks": func(r *repository, _ context.CancelFunc) { r.figure = report.None },
-		"figures calls have a value that lacks": func(r *repository, _ context.CancelFunc) {
+		"figures call lack a value": func(r *repository, _ context.CancelFunc) { r.figure = report.None },
+		"figures calls lack a value": func(r *repository, _ context.CancelFunc) {
 			r.all[0].read = func([]output) (map[string]string, error) {
 				return map[string]string{"call": "1 ns", "calls": "| a |\n|---|\n| NaN |"}, nil
 			}

@@ -1010,6 +1010,11 @@ var ofSash = []mutant{
 		tests: "TestWaitAll_IsWokenForAny",
 	},
 	{
+		name: "takeall-goes-by-the-word-of-another-entry", fault: "a call that starts over judges the entry that a key has got since by the word of the one before",
+		file: "takeall.go", old: "			loadWords(targets)\n", new: "",
+		tests: "TestTakeAll_KeepsLimits",
+	},
+	{
 		name: "takeall-leaves-what-it-made", fault: "a TakeAll that one key denies leaves the entry that it has made for another",
 		file: "takeall.go", old: "\tif !d.Allowed {\n\t\tl.remove", new: "\tif !d.Allowed && q.n < 0 {\n\t\tl.remove",
 		tests: "TestTakeAll_LeavesNoKey",

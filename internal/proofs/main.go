@@ -5,7 +5,7 @@
 //	go run ./internal/proofs -run Redis    # the rows whose promise or commands match a regular expression
 //	go run ./internal/proofs -list         # the commands, and none is run
 //
-// A row whose commands fail, or of whose tests none passes, keeps its cells, and the end of their output is
+// A row keeps its cells if its commands fail, or if none of its tests passes, and the end of their output is
 // printed. A row that is not run keeps its cells, too, and the line above the table says how many rows were
 // run. If another commit is checked out while a row runs, this command ends.
 //
@@ -147,7 +147,7 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// head returns the commit that is checked out, and says so if the working tree has changes but those of the page.
+// head returns the commit that is checked out, and says so if the working tree has changes other than to the page.
 func (o *options) head(ctx context.Context, runLine func(context.Context, string) (string, error)) string {
 	commit, err := runLine(ctx, "git rev-parse --short HEAD")
 	if err != nil {
