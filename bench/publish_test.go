@@ -132,7 +132,7 @@ func TestPublish_WritesNothingIfAMeasurementFails(t *testing.T) {
 		"a measurement is left out": func(r *repository, _ context.CancelFunc) {
 			r.all[1].commands = []string{"git rev-parse --sq-quote '" + notMeasured + " with 10M keys'"}
 		},
-		"more than a line":                     func(r *repository, _ context.CancelFunc) { r.figure = "1\n2" },
+		"more than a line":          func(r *repository, _ context.CancelFunc) { r.figure = "1\n2" },
 		"figures call lack a value": func(r *repository, _ context.CancelFunc) { r.figure = report.None },
 		"figures calls lack a value": func(r *repository, _ context.CancelFunc) {
 			r.all[0].read = func([]output) (map[string]string, error) {
