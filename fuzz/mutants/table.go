@@ -434,7 +434,7 @@ var ofSash = []mutant{
 	},
 	{
 		name: "limit-of-another-algorithm", fault: "an algorithm that has no rule is compiled to the rule of a log",
-		file: "compile.go", old: "case SlidingLog, SlidingBuckets:", new: "case SlidingLog, SlidingBuckets, TokenBucket + 1:",
+		file: "compile.go", old: "case SlidingLog, SlidingBuckets:", new: "case SlidingLog, SlidingBuckets, Concurrency + 1:",
 		tests: "TestAlgorithms",
 	},
 
