@@ -522,6 +522,7 @@ func TestLog_SurvivesWhatIsTorn(t *testing.T) {
 		require.NotPanics(t, func() {
 			if c.ring != nil {
 				left, fast := c.before(), logPosition{tick: c.tick, used: used}
+				require.GreaterOrEqual(t, left.count, 0, "a method would look in front of the ring")
 				r.outcome(&left, &fast, q, denied)
 				r.retryAfter(&left, &fast, n, at)
 			}

@@ -178,6 +178,21 @@ func TestTakeAll_OfKeysThatShareAQuota(t *testing.T) {
 	}
 }
 
+// Of keys that share a quota, the first is locked, and its word decides. The word of another is one that the key had
+// before it came to share, or none.
+func TestAdmitAll_AsksOneOfTheKeysThatShare(t *testing.T) {
+	l := newTest(t, PerMinute(3).Counter(), WithClock(NewManualClock(0)))
+	takeTimes(l, "k", 3)
+	g, e := l.lookup(l.key("k"))
+	full, one := e.Word.Load(), query{n: 1}
+	first := target{ruleset: g.ruleset, entry: e, placement: placedShared}
+	other := target{ruleset: g.ruleset, entry: e, placement: placedWithAnother}
+	other.word = full
+	require.True(t, admitAll([]target{first, other}, one))
+	first.word, other.word = full, 0
+	require.False(t, admitAll([]target{first, other}, one))
+}
+
 // Keys that are tracked already are not evicted for other keys of the same call.
 func TestTakeAll_OfMoreKeysThanTheCap(t *testing.T) {
 	for name, overflow := range everyOverflow {

@@ -174,8 +174,8 @@ func TestCommit_OfAsMuchAsCanBe(t *testing.T) {
 		l := newTest(t, limit, WithClock(clock))
 		for range 5 {
 			r, _ := l.Reserve("k", 0)
-			r.Commit(math.MaxInt64)
 			s, _ := l.Reserve("k", 0)
+			r.Commit(math.MaxInt64)
 			s.Commit(math.MaxInt64)
 			clock.Advance(1)
 		}

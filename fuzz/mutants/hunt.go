@@ -101,23 +101,21 @@ func (v verdict) killer() string {
 	return v.killed.test
 }
 
-// unmutated runs the tests on the original source, and sets the timeout by the time taken.
+// unmutated runs the tests on the original source, and notes how long each takes.
 func (t *tests) unmutated(ctx context.Context) error {
 	binary, err := t.build(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("without a mutant: %w", err)
 	}
 	defer os.RemoveAll(filepath.Dir(binary))
-	t.timeout = 10 * time.Minute
-	began := time.Now()
-	failed, err := t.run(ctx, binary, t.all)
+	failed, out, err := t.run(ctx, binary, t.all)
 	if err != nil {
 		return err
 	}
 	if failed != nil {
-		return fmt.Errorf("without a mutant %s fails:\n%s", failed.test, failed.output)
+		return fmt.Errorf("without a mutant %s fails:\n%s", failed.test, out)
 	}
-	t.timeout = max(5*time.Since(began), minTimeout)
+	t.took = times(out)
 	return nil
 }
 
@@ -172,16 +170,16 @@ func (t *tests) try(ctx context.Context, m mutant) (killed *failure, named bool,
 		return nil, false, err
 	}
 	defer os.RemoveAll(filepath.Dir(binary))
-	killed, err = t.run(ctx, binary, m.tests)
+	killed, _, err = t.run(ctx, binary, m.tests)
 	if named = !errors.Is(err, errNoTest); !named {
 		err = nil // the tests that should notice it are in its other package
 	}
 	for once := []string(nil); killed == nil && err == nil; {
-		first, err := t.run(ctx, binary, t.all, once...)
+		first, _, err := t.run(ctx, binary, t.all, once...)
 		if first == nil {
 			return nil, named, err
 		}
-		killed, err = t.run(ctx, binary, "^"+first.test+"$")
+		killed, _, err = t.run(ctx, binary, "^"+first.test+"$")
 		if err != nil {
 			return nil, named, err
 		}

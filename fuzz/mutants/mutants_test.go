@@ -222,3 +222,13 @@ func TestRun_ExitStatus(t *testing.T) {
 	cancel()
 	require.Equal(t, command.Interrupted, run(ctx, nil, io.Discard, io.Discard))
 }
+
+// A hang of a few quick tests is not waited for as long as all tests may take.
+func TestTests_HangByTheTimeOfThoseThatRun(t *testing.T) {
+	var original tests
+	require.Equal(t, 10*time.Minute, original.timeout("."), "no time is known yet")
+	original.took = times([]byte("=== RUN   TestSlow\n--- PASS: TestSlow (20.50s)\n    --- PASS: TestSlow/part (19.00s)\n--- PASS: TestQuick (0.10s)\n"))
+	require.Equal(t, 103*time.Second, original.timeout("."))
+	require.Equal(t, 102500*time.Millisecond, original.timeout("Slow"))
+	require.Equal(t, time.Minute, original.timeout("^TestQuick$"))
+}

@@ -778,7 +778,7 @@ var ofSash = []mutant{
 	{
 		name: "keys-that-share-are-asked-twice", fault: "a key that shares a quota with another of the call is asked by a word that was not read",
 		file: "targets.go", old: "case t.placement == placedWithAnother:", new: "case t.placement == placedWithAnother && t.ruleset == nil:",
-		tests: "TestTakeAll_OfKeysThatShare",
+		tests: "TestAdmitAll|TestTakeAll_OfKeysThatShare",
 	},
 	{
 		name: "keys-not-locked", fault: "a call that waits for the locks of its keys goes on without them",

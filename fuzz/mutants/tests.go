@@ -34,12 +34,12 @@ func stderrOf(err error) []byte {
 
 // tests are the tests of one package.
 type tests struct {
-	root    string // the directory of the root package
-	dir     string // the directory of the package, relative to root
-	temp    string // the directory of all temporary files
-	race    bool
-	all     string        // the pattern of all tests, as of go test -run
-	timeout time.Duration // the time after which the tests are taken to hang
+	root string // the directory of the root package
+	dir  string // the directory of the package, relative to root
+	temp string // the directory of all temporary files
+	race bool
+	all  string                   // the pattern of all tests, as of go test -run
+	took map[string]time.Duration // how long each test takes on the original source; nil before that has run
 }
 
 // packageDir returns the directory of the package.
@@ -52,7 +52,7 @@ func (t *tests) build(ctx context.Context, m *mutant) (binary string, err error)
 		return "", err
 	}
 	binary = filepath.Join(place, "sash.test.exe")
-	args := []string{"test", "-c", "-vet=off", "-o", binary}
+	args := []string{"test", "-c", "-vet=off", "-gcflags=-dwarf=false", "-ldflags=-w", "-o", binary}
 	if t.race {
 		args = append(args, "-race")
 	}
@@ -100,28 +100,27 @@ var errNoTest = errors.New("no test matches")
 
 // A failure is the result of a test binary that failed.
 type failure struct {
-	test   string // the first test that failed
-	hung   bool
-	output []byte
+	test string // the first test that failed
+	hung bool
 }
 
 // run runs the tests of binary that pattern matches, without those in skipped, until one
-// fails. It returns nil if none fails. If a test fails only because it saw no contention, run
-// runs the tests again.
-func (t *tests) run(ctx context.Context, binary, pattern string, skipped ...string) (failed *failure, err error) {
+// fails, and returns what they print. failed is nil if none fails. If a test fails only because it saw no
+// contention, run runs the tests again.
+func (t *tests) run(ctx context.Context, binary, pattern string, skipped ...string) (failed *failure, out []byte, err error) {
 	for range 5 {
-		failed, err = t.once(ctx, binary, pattern, skipped)
-		if failed == nil || !bytes.Contains(failed.output, []byte("this test has shown ")) {
-			return failed, err
+		failed, out, err = t.once(ctx, binary, pattern, skipped)
+		if failed == nil || !bytes.Contains(out, []byte("this test has shown ")) {
+			return failed, out, err
 		}
 	}
-	return nil, fmt.Errorf("the machine is too busy for %s:\n%s", failed.test, failed.output)
+	return nil, out, fmt.Errorf("the machine is too busy for %s:\n%s", failed.test, out)
 }
 
 // once runs the tests like run, a single time.
-func (t *tests) once(ctx context.Context, binary, pattern string, skipped []string) (*failure, error) {
+func (t *tests) once(ctx context.Context, binary, pattern string, skipped []string) (*failure, []byte, error) {
 	args := []string{"-test.run=" + pattern, "-test.short", "-test.failfast",
-		"-test.v", "-test.paniconexit0", "-test.timeout=" + t.timeout.String()}
+		"-test.v", "-test.paniconexit0", "-test.timeout=" + t.timeout(pattern).String()}
 	if len(skipped) > 0 {
 		args = append(args, "-test.skip=^("+strings.Join(skipped, "|")+")$")
 	}
@@ -135,19 +134,41 @@ func (t *tests) once(ctx context.Context, binary, pattern string, skipped []stri
 	exit := (*exec.ExitError)(nil)
 	switch {
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, out, ctx.Err()
 	case err == nil && bytes.Contains(out, []byte("testing: warning: no tests to run")):
-		return nil, fmt.Errorf("%w %s", errNoTest, pattern)
+		return nil, out, fmt.Errorf("%w %s", errNoTest, pattern)
 	case err == nil:
-		return nil, nil
+		return nil, out, nil
 	case !errors.As(err, &exit) || !exit.Exited():
-		return nil, fmt.Errorf("its tests did not end by themselves: %w", err)
+		return nil, out, fmt.Errorf("its tests did not end by themselves: %w", err)
 	}
-	return &failure{
-		test:   failed(out),
-		hung:   bytes.Contains(out, []byte("panic: test timed out after ")),
-		output: out,
-	}, nil
+	return &failure{test: failed(out), hung: bytes.Contains(out, []byte("panic: test timed out after "))}, out, nil
+}
+
+// timeout returns the time after which the tests that pattern matches are taken to hang.
+func (t *tests) timeout(pattern string) time.Duration {
+	if t.took == nil {
+		return 10 * time.Minute
+	}
+	matches := regexp.MustCompile(pattern)
+	var sum time.Duration
+	for test, took := range t.took {
+		if matches.MatchString(test) {
+			sum += took
+		}
+	}
+	return max(5*sum, minTimeout)
+}
+
+var passedLine = regexp.MustCompile(`(?m)^--- PASS: (\S+) \((\S+)\)`)
+
+// times returns how long each test took, given what the tests print.
+func times(out []byte) map[string]time.Duration {
+	took := map[string]time.Duration{}
+	for _, m := range passedLine.FindAllSubmatch(out, -1) {
+		took[string(m[1])], _ = time.ParseDuration(string(m[2]))
+	}
+	return took
 }
 
 var (
