@@ -813,7 +813,7 @@ var ofSash = []mutant{
 	{
 		name: "keys-fast-left-locked", fault: "the fast path of several keys holds on to those that it has locked",
 		file: "takeall.go", old: "\t\t\tf.unlock(i)\n", new: "",
-		tests: "TestRace_TakeAllInAnyOrder|TestTakeAll_Unlocks",
+		tests: "TestTakeAll_ChargesNothingAfterAChange|TestRace_TakeAllInAnyOrder|TestTakeAll_Unlocks",
 	},
 	{
 		name: "keys-fast-named-by-lock-order", fault: "of equal limits, an admitted call names the one of the key that is locked first",
