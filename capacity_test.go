@@ -279,6 +279,20 @@ func sizeAtOnce(s *sharded) (size int) {
 	return size
 }
 
+// Of two calls that insert one key, the second finds the entry of the first, and takes no room.
+func TestMaxKeys_OfAKeyThatIsInsertedTwice(t *testing.T) {
+	l, _ := capped(t, 2, DenyNew)
+	g, k := l.current.Load(), l.key("k")
+	r := g.resolve(k.name)
+	first := r.ruleset.newEntry(k.name)
+	for _, e := range []*entry{first, r.ruleset.newEntry(k.name)} {
+		found, full := l.tryInsert(r, k, e, false)
+		require.False(t, full)
+		require.True(t, found == first)
+	}
+	require.Equal(t, 1, l.Len())
+}
+
 func TestRace_NeverMoreKeysThanTheCap(t *testing.T) {
 	for name, overflow := range everyOverflow {
 		t.Run(name, func(t *testing.T) {

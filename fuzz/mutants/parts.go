@@ -80,7 +80,7 @@ var ofParts = []mutant{
 	{
 		name: "parts-narrow-for-denials", fault: "denied attempts that are charged do not fit into their lanes",
 		file: "parts.go", old: "if r.chargeDenied {\n\t\tbits = fullLane", new: "if false {\n\t\tbits = fullLane",
-		tests: "TestParts|TestSeveralLimits",
+		tests: "TestParts|TestSeveralLimits|TestSnapshot_ChangesNoAnswer",
 	},
 	{
 		name: "parts-count-below-zero", fault: "a key that has spent more units than an int64 holds is admitted",
