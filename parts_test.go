@@ -268,6 +268,19 @@ func TestLanes_EqualASlice(t *testing.T) {
 			l.take(i, back)
 			model[i] -= back
 		}
+		newest, enough := rng.Uint64N(40), 1+rng.Uint64N(80)
+		sum := newest
+		for i, units := range model {
+			if sum >= enough {
+				model[i] = 0
+			} else {
+				sum += units
+			}
+		}
+		require.Equal(t, sum, l.keep(newest, enough, kept))
+		for i, units := range model {
+			require.Equal(t, units, l.units(i), "lane %d, when %d units are needed", i, enough)
+		}
 	}
 }
 

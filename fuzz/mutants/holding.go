@@ -24,7 +24,7 @@ var ofHolding = []mutant{
 	},
 	{
 		name: "holding-after-use-of-more", fault: "a Commit to more than was reserved charges the rest, and releases nothing",
-		file: "reserve.go", old: "freed := e.asMulti().giveBack(r.origins, r.n, 0)\n\t\te.unlock(word)\n", new: "freed := false\n\t\te.unlock(word)",
+		file: "reserve.go", old: "freed := e.asMulti().giveBack(r.origins, r.n, 0)\n\t\te.unlock(word)\n", new: "freed := len(r.origins) < 0\n\t\te.unlock(word)\n",
 		tests: "TestAtOnce_OtherLimitsKeepWhatWasUsed",
 	},
 	{

@@ -115,7 +115,7 @@ var ofParts = []mutant{
 	{
 		name: "parts-charge-denied-for-ever", fault: "denied attempts of more than Count units count",
 		file: "lanes.go", old: "if sum >= most {", new: "if sum >= most+1 {",
-		tests: "TestAnswers_EqualTheReferences",
+		tests: "TestLanes|TestAnswers_EqualTheReferences",
 	},
 	{
 		name: "parts-freed-a-part-early", fault: "RetryAfter ends before the units are back",
