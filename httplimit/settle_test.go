@@ -519,3 +519,17 @@ func serveSomehow(l *httplimit.Limiter, key string, estimate int64, random *rand
 	l.Middleware(http.HandlerFunc(answer)).ServeHTTP(w, r)
 	return cost
 }
+
+// A request costs what its handler adds, too, if an observer panics that is told of a panic in the policy.
+func TestSettle_APanicOfTheObserverOfAPanic(t *testing.T) {
+	p := per("api", "", sash.PerHour(10).Log())
+	p.Settle = func(*httplimit.Response) int64 { panic("of a test") }
+	s := newSite(t, p, httplimit.WithObserver(func(e httplimit.Event) {
+		if e.Outcome == httplimit.Failed {
+			panic("of the observer")
+		}
+	}))
+	s.answer = func(_ http.ResponseWriter, r *http.Request) { httplimit.ChargeOf(r.Context(), "api").Add(2) }
+	require.Equal(t, 200, s.do("GET /", "X-Key", "k").Code)
+	require.EqualValues(t, 7, s.left(t, "api"))
+}

@@ -50,7 +50,7 @@ var ofClients = []mutant{
 	{
 		name: "client-now-is-absent", fault: "a Retry-After of 0 gives way to RateLimit",
 		file: "httplimit/internal/fields/retryafter.go", old: "if d, ok := retryAfterOf(response); ok ||", new: "if d, ok := retryAfterOf(response); ok && d > 0 ||",
-		tests: "TestModel_Clients",
+		tests: "TestRequestedWait|TestModel_Clients",
 	},
 	{
 		name: "client-ends-twice", fault: "each read at the end of a stream of gRPC makes its hold longer",

@@ -163,9 +163,9 @@ var ofHTTPHolding = []mutant{
 		tests: "TestTransport_ASwitched",
 	},
 	{
-		name: "http-holding-after-two-panics", fault: "a slot is held for its lease if an observer panics that is told of a panic",
+		name: "settle-after-two-panics", fault: "what a handler adds is not charged if an observer panics that is told of a panic",
 		file: "httplimit/charge.go", old: "			defer logPanics(r.Request) // of an observer", new: "			// of an observer",
-		tests: "TestAtOnce_APanicOfTheObserver",
+		tests: "TestSettle_APanicOfTheObserver",
 	},
 	{
 		name: "client-holding-until-closed", fault: "a response that was read to its end holds units until it is closed",

@@ -92,3 +92,13 @@ func TestRateLimit_IsReadUpToALength(t *testing.T) {
 	require.True(t, obeyed(t, fill(maxRateLimit), quota))
 	require.False(t, obeyed(t, fill(maxRateLimit+1), quota))
 }
+
+// A server that says that now is soon enough is believed, whatever quota of it is used up.
+func TestRequestedWait_OfNoWaitAtAll(t *testing.T) {
+	for _, now := range []string{"0", "0.0", "Thu, 01 Jan 1970 00:00:00 GMT"} {
+		header := http.Header{"Retry-After": {now}, "Ratelimit": {`"q";r=0;t=9`}}
+		require.Zero(t, RequestedWait(&http.Response{StatusCode: http.StatusTooManyRequests, Header: header}), now)
+		header.Del("Retry-After")
+		require.Equal(t, 9*time.Second, RequestedWait(&http.Response{StatusCode: http.StatusTooManyRequests, Header: header}))
+	}
+}
