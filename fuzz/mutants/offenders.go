@@ -70,7 +70,7 @@ var ofOffenders = []mutant{
 	{
 		name: "log-writes-twice", fault: "two denials at once both have a record",
 		file: "httplimit/offenders/log.go", old: "case known && now < next.Load():", new: "case false:",
-		tests: "TestLog_WritesOneRecordForManyAtOnce",
+		tests: "TestLog_WritesOneRecordFor",
 	},
 	{
 		name: "log-stays-full", fault: "a log that has made room goes on as if there were none",

@@ -259,6 +259,34 @@ func TestLog_WritesOneRecordForManyAtOnce(t *testing.T) {
 	require.EqualValues(t, (clients-size)*goroutines*windows, records.unlogged.Load())
 }
 
+// Two calls find that a client may have a record, before either claims it. One of them writes it.
+func TestLog_WritesOneRecordForTwoThatMayWriteIt(t *testing.T) {
+	records := meeting{}
+	records.both.Add(2)
+	log := offenders.Log{Clock: sash.NewManualClock(0), Logger: slog.New(&records)}
+	var g sync.WaitGroup
+	for range 2 {
+		g.Go(func() { log.Observe(denial("each", 1)) })
+	}
+	g.Wait()
+	require.EqualValues(t, 1, records.records.Load())
+}
+
+// A meeting is a counter in which the first two calls that ask whether it is enabled wait for each other.
+type meeting struct {
+	counter
+	asked atomic.Int64
+	both  sync.WaitGroup
+}
+
+func (m *meeting) Enabled(context.Context, slog.Level) bool {
+	if m.asked.Add(1) <= 2 {
+		m.both.Done()
+		m.both.Wait()
+	}
+	return true
+}
+
 func TestLog_AllocatesNothingWithoutARecord(t *testing.T) {
 	r := newRecorder()
 	r.Size = 1
