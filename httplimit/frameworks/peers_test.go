@@ -112,7 +112,8 @@ func TestPeers_AllTheirTestsAreAccountedFor(t *testing.T) {
 
 // ownTests returns the names of the peer's test functions, in their order.
 func (p peer) ownTests(t *testing.T) (names []string) {
-	downloaded, err := exec.Command("go", "mod", "download", "-json", p.module).Output() // not every peer is compiled into these tests
+	// Not every peer is compiled into these tests, so one may not have been downloaded yet.
+	downloaded, err := exec.Command("go", "mod", "download", "-json", p.module).Output()
 	require.NoError(t, err)
 	var module struct{ Dir string }
 	require.NoError(t, json.Unmarshal(downloaded, &module))

@@ -261,7 +261,7 @@ func TestLog_WritesOneRecordForManyAtOnce(t *testing.T) {
 
 // Two calls find that a client may have a record, before either claims it. One of them writes it.
 func TestLog_WritesOneRecordForTwoThatMayWriteIt(t *testing.T) {
-	records := meeting{}
+	var records meeting
 	records.both.Add(2)
 	log := offenders.Log{Clock: sash.NewManualClock(0), Logger: slog.New(&records)}
 	var g sync.WaitGroup
