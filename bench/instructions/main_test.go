@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,13 +16,24 @@ import (
 	"github.com/seed-30da4c49/sash/internal/race"
 )
 
-// Under callgrind this test is the program that it tests.
+// Under callgrind this test is the program that it tests. It reads the processor's ticks first, as the
+// runtime does wherever one of its locks has to wait, which it seldom has.
 func TestMain(m *testing.M) {
 	if callgrind.Running() {
+		readTicks()
 		main()
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// readTicks has the runtime read the ticks of the processor: it times a wait that is profiled.
+func readTicks() {
+	runtime.SetBlockProfileRate(1)
+	defer runtime.SetBlockProfileRate(0)
+	done := make(chan struct{})
+	go close(done)
+	<-done
 }
 
 // of returns counts of this version of Go.
@@ -188,7 +200,8 @@ func needCallgrind(t *testing.T) {
 func TestCountIn_TellsFaultsOfTheProcess(t *testing.T) {
 	needCallgrind(t)
 	_, err := countIn(t.Context(), []string{"no such row"})
-	require.ErrorContains(t, err, `valgrind: exit status 1: instructions: there is no row "no such row"`)
+	require.ErrorContains(t, err, "valgrind: exit status 1: ")
+	require.ErrorContains(t, err, `instructions: there is no row "no such row"`)
 }
 
 func TestParseDump_NamesTheRow(t *testing.T) {
