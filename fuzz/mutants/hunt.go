@@ -60,6 +60,7 @@ func (h *hunt) run(ctx context.Context, mutants []mutant) (err error) {
 	}
 	fmt.Fprintln(h.report, "| mutant | fault | killed by | seconds |\n|---|---|---|---:|")
 	var alive, untried []string
+	others := 0
 	for i, v := range h.verdicts(ctx, mutants) {
 		h.progress.Describe(fmt.Sprintf("%d of %d mutants, %d alive", i, len(mutants), len(alive)))
 		v := <-v
@@ -71,14 +72,16 @@ func (h *hunt) run(ctx context.Context, mutants []mutant) (err error) {
 			untried = append(untried, fmt.Sprintf("%s: %v", mutants[i].name, v.err))
 		case v.killed == nil:
 			alive = append(alive, mutants[i].name)
+		case v.killed.other:
+			others++
 		}
 		fmt.Fprintf(h.report, "| %s | %s | %s | %.1f |\n", mutants[i].name, mutants[i].fault, v.killer(), v.took.Seconds())
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	fmt.Fprintf(h.report, "\n%d mutants, %d alive, %d not tried, in %v\n",
-		len(mutants), len(alive), len(untried), time.Since(began).Round(time.Second))
+	fmt.Fprintf(h.report, "\n%d mutants, %d alive, %d not tried, %d killed by other tests than should notice them, in %v\n",
+		len(mutants), len(alive), len(untried), others, time.Since(began).Round(time.Second))
 	if len(untried) > 0 {
 		return errors.New("not tried:\n" + strings.Join(untried, "\n"))
 	}
@@ -95,10 +98,15 @@ func (v verdict) killer() string {
 		return "**not tried**"
 	case v.killed == nil:
 		return "**alive**"
-	case v.killed.hung:
-		return v.killed.test + ", which hung"
 	}
-	return v.killed.test
+	text := v.killed.test
+	if v.killed.other {
+		text += ", another test"
+	}
+	if v.killed.hung {
+		text += ", which hung"
+	}
+	return text
 }
 
 // unmutated runs the tests on the original source, and notes how long each takes.
@@ -162,8 +170,8 @@ func (h *hunt) try(ctx context.Context, m mutant) (v verdict) {
 }
 
 // try tries m on the tests of t that should notice it, and, if they do not, on all tests of
-// t. A kill by one of the other tests may be by chance, so the test must fail twice. named
-// reports whether any test of t should notice m.
+// t. A kill by one of the other tests may be by chance, so the test must fail twice, and the
+// failure says that it is another. named reports whether any test of t should notice m.
 func (t *tests) try(ctx context.Context, m mutant) (killed *failure, named bool, err error) {
 	binary, err := t.build(ctx, &m)
 	if err != nil {
@@ -182,6 +190,9 @@ func (t *tests) try(ctx context.Context, m mutant) (killed *failure, named bool,
 		killed, _, err = t.run(ctx, binary, "^"+first.test+"$")
 		if err != nil {
 			return nil, named, err
+		}
+		if killed != nil {
+			killed.other = true
 		}
 		once = append(once, first.test)
 	}

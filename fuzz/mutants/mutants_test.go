@@ -74,9 +74,19 @@ func TestHunt_SaysWhichTestKilledEach(t *testing.T) {
 \| table-removes-the-successor \| .* \| TestSharded_DeletesOnlyTheEntryItIsGiven \| \d+\.\d \|
 \| evict-lowers-the-floor \| .* \| TestTimeline_FloorOnlyRises \| \d+\.\d \|
 
-3 mutants, 0 alive, 0 not tried, in .*s
+3 mutants, 0 alive, 0 not tried, 0 killed by other tests than should notice them, in .*s
 $`, report.String())
 	nothingLeft(t)
+}
+
+// That another test fails may be luck.
+func TestHunt_TellsAKillByAnotherTest(t *testing.T) {
+	h, report := newHunt(t, "TestCounter_AdvancesAsTheModel|TestMust")
+	unnoticed := named(t, "counter-no-prev")[0]
+	unnoticed.tests = "TestMust"
+	require.NoError(t, h.run(t.Context(), []mutant{unnoticed}))
+	require.Contains(t, report.String(), " | TestCounter_AdvancesAsTheModel, another test | ")
+	require.Contains(t, report.String(), "0 not tried, 1 killed by other tests than should notice them")
 }
 
 func TestHunt_NoKillWithoutAFailedTest(t *testing.T) {
