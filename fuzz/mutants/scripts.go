@@ -207,7 +207,7 @@ var ofScripts = []mutant{
 	{
 		name: "redis-fast-counter-keeps-an-old-expiry", fault: "a key that is charged in a later window expires as if it were not",
 		file: "sashredis/scripts/fastcounter.lua", old: "* window, name)", new: "* window, stored)",
-		tests: "TestModel$",
+		tests: "LaterWindowMovesTheExpiry",
 	},
 	{
 		name: "redis-time-without-zeros", fault: "microseconds of less than six digits are taken for more",
@@ -398,7 +398,7 @@ var ofScripts = []mutant{
 	{
 		name: "redis-fast-parts-keeps-an-old-expiry", fault: "a key that is charged in a later part expires as if it were not",
 		file: "sashredis/scripts/fastparts.lua", old: "length - early, name)", new: "length - early, stored)",
-		tests: "TestModel$",
+		tests: "LaterWindowMovesTheExpiry",
 	},
 	{
 		name: "redis-fast-parts-text-of-another-part", fault: "the fast path of parts tells that the oldest units are as new as the call",

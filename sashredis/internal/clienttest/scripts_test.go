@@ -204,6 +204,32 @@ func TestScripts_KeysExpireAtAnInstant(t *testing.T) {
 	}
 }
 
+// A key that is charged in a later window, or part, is kept for as long as that one counts. What is
+// stored is taken back by one of them, which takes less time than to wait for it.
+func TestScripts_AChargeInALaterWindowMovesTheExpiry(t *testing.T) {
+	ctx := context.Background()
+	const window, part = 3 * 3600e6, 6750e6 // microseconds, as all below
+	for limit, idle := range map[sash.Limit]func(now int64) int64{
+		sash.Per(1000, 3*time.Hour).Counter(): func(now int64) int64 { return (now/window + 2) * window },
+		sash.Per(1000, 30*time.Hour).Parts(): func(now int64) int64 {
+			const early = part / 64 * 27 // the shift of "a" is 27
+			return int64((now+early)/part+16)*part - early
+		},
+	} {
+		s := watch(t)
+		l := s.limiter(t, []sash.Limit{limit})
+		require.True(t, l.Take(ctx, "a", 7).Allowed)
+		key := s.key(t)
+		index, rest, _ := strings.Cut(s.Command("GET", key).(string), " ")
+		stored, err := strconv.ParseInt(index, 10, 64)
+		require.NoError(t, err)
+		soon := (s.time(t) + 60e6) / 1000
+		s.Command("SET", key, fmt.Sprint(stored-1, " ", rest), "PXAT", strconv.FormatInt(soon, 10))
+		require.True(t, l.Take(ctx, "a", 1).Allowed)
+		require.Equal(t, (idle(s.time(t))+999)/1000, s.Command("PEXPIRETIME", key), "%v", limit)
+	}
+}
+
 // key returns the only key of the server.
 func (s *watchedServer) key(t *testing.T) string {
 	keys := s.Command("KEYS", "*").([]any)
