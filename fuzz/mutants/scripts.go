@@ -565,7 +565,7 @@ var ofScripts = []mutant{
 	{
 		name: "redis-ring-refund-not-modulo", fault: "units given back grow past the powers of two that there are",
 		file: "sashredis/scripts/ring.lua", old: "fmod(back + charged, BASE)", new: "back + charged",
-		tests: "TestScripts_WhatWasGivenBack",
+		tests: "GivenBackOfManyTicks",
 	},
 	{
 		name: "redis-ring-refund-of-each-member", fault: "a refund looks at all later members",

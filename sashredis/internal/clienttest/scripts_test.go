@@ -596,6 +596,37 @@ func TestScripts_WhatWasGivenBackComesAround(t *testing.T) {
 	})
 }
 
+// Units that are given back of one tick after another add up on the tick after them, modulo 2^52. No member
+// stands for a greater power of two.
+func TestScripts_WhatWasGivenBackOfManyTicksComesAround(t *testing.T) {
+	const count = 1<<51 - 1
+	onEachServer(t, func(t *testing.T, client *redis.Client) {
+		p := newPair(t, goredisconn.New(client), sash.Per(count, time.Second).Log())
+		p.take(t, 1)
+		p.clock.Advance(time.Microsecond)
+		before := p.reserve(t, 1)
+		for range 4 {
+			p.clock.Advance(time.Microsecond)
+			many := p.reserve(t, count-10)
+			p.clock.Advance(time.Microsecond)
+			after := p.reserve(t, 1)
+			p.commit(t, many, 0)
+			p.commit(t, before, 0)
+			p.take(t, count)
+			before = after
+		}
+		key := client.Keys(t.Context(), "*").Val()[0]
+		powers := 0
+		for _, member := range client.ZRange(t.Context(), key, 0, -1).Val() {
+			if member[1] == '~' {
+				powers++
+				require.Less(t, member[2], byte('A'+52), "%q", member)
+			}
+		}
+		require.Positive(t, powers)
+	})
+}
+
 // A key moves on to a later window only by a charge. So a late reading after a refund finds what
 // it would have found without.
 func TestScripts_ARefundMovesNoWindow(t *testing.T) {

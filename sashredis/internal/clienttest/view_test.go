@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -172,7 +173,8 @@ func TestTakeLimits_HasAShareOfTheLimits(t *testing.T) {
 // Calls at the same time, under limits that differ in Count, are each decided by the share of their own limits.
 func TestTakeLimits_HasItsOwnShareAtTheSameTime(t *testing.T) {
 	s := newStore(t)
-	l, _ := s.limiter([]sash.Limit{sash.PerMinute(0)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+	l, _ := s.limiter([]sash.Limit{sash.PerMinute(0)}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)),
+		internals.LocalClock(yieldingClock{}))
 	s.set(func() { s.err = errAway })
 	var calls sync.WaitGroup
 	for i := range 8 {
@@ -192,6 +194,14 @@ func TestTakeLimits_HasItsOwnShareAtTheSameTime(t *testing.T) {
 	}
 	calls.Wait()
 	assert.Zero(t, l.TakeLimits(context.Background(), "a", 0, sash.PerMinute(200).Counter()).Remaining, "all of the larger share is used")
+}
+
+// A yieldingClock stands still. A goroutine that reads it lets others go first, so that calls meet half-way.
+type yieldingClock struct{}
+
+func (yieldingClock) Now() int64 {
+	runtime.Gosched()
+	return 0
 }
 
 // What the store has counted counts in FallbackLocal under each Count, also if the first call there brings a small
