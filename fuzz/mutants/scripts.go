@@ -525,7 +525,7 @@ var ofScripts = []mutant{
 	{
 		name: "redis-ring-frees-too-early", fault: "the wait for the oldest units is that for one less",
 		file: "sashredis/scripts/ring.lua", old: "if counting(s, reached, t) >= units then", new: "if counting(s, reached, t) >= units - 1 then",
-		tests: "TestAnswers",
+		tests: "TestScripts_GivingBackToALog",
 	},
 	{
 		name: "redis-ring-refund-of-the-past", fault: "units that no longer count are given back",
