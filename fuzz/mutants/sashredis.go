@@ -523,7 +523,7 @@ var ofSashredis = []mutant{
 	{
 		name: "settle-not-again", fault: "a settlement that the open breaker has kept back is lost",
 		file: "sashredis/reserve.go", old: "r.of.settled.Store(!errors.Is(err, ErrUnavailable))", new: "r.of.settled.Store(err != nil || !errors.Is(err, ErrUnavailable))",
-		tests: "TestModel$",
+		tests: "ReleaseIsTriedAgain",
 	},
 	{
 		name: "counter-keeps-the-window-before", fault: "what was reserved in the window before is not given back",

@@ -492,7 +492,12 @@ func TestLease_AFailedUseTakesNothing(t *testing.T) {
 		granted := l.Stats().Leased
 		require.Equal(t, sashredis.ByLease, l.Take(ctx, "k", 1).By)
 		var taken sync.WaitGroup
-		taken.Go(func() { internals.FailUse(l, "k", granted) })
+		began := make(chan struct{})
+		taken.Go(func() {
+			close(began)
+			internals.FailUse(l, "k", granted)
+		})
+		<-began // so that Close meets the calls that fail
 		require.NoError(t, l.Close())
 		taken.Wait()
 		require.Equal(t, granted-1, l.Stats().Returned)
