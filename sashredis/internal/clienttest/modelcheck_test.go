@@ -29,6 +29,7 @@ type asked struct {
 	taken           int64 // by one that takes what there is
 	charge, reserve bool
 	returned        atomic.Bool
+	unanswered      atomic.Bool // it was sent, and no answer has come
 	began           time.Time
 	turn            int   // of the world, when it began
 	seq, last       int   // of the world, when it began and ended; last is math.MaxInt if it may come to pass later

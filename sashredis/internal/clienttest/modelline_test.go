@@ -65,6 +65,7 @@ type (
 	settling  struct{}
 	resetting struct{}
 	reserving struct{}
+	calling   struct{} // any call, perhaps the first of several
 	hooked    struct{} // set by a hook
 )
 
@@ -93,6 +94,10 @@ func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args 
 	if a, ok := ctx.Value(resetting{}).(*asked); ok {
 		p.forgetsHere(a)
 	}
+	call, _ := ctx.Value(calling{}).(*asked)
+	if call != nil && call.unanswered.Swap(true) {
+		call.faultf("it is sent again although it may have been charged")
+	}
 	if hooks := ctx.Value(hooked{}) != nil; hooks != (p.hooked != nil) {
 		p.failf("%s: the context of a round trip is made by its hook: %v", p.name, hooks)
 	}
@@ -116,6 +121,9 @@ func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args 
 		}
 		if end.err == nil {
 			p.delivers(r)
+			if call != nil {
+				call.unanswered.Store(false)
+			}
 		}
 		p.ends(ctx, sent, end.err)
 		return end.reply, end.err

@@ -453,6 +453,9 @@ func (c ownContext) Value(key any) any {
 	if c.call.returned.Load() {
 		c.call.faultf("the values of its context are read although it has returned")
 	}
+	if key == (calling{}) {
+		return c.call
+	}
 	return c.Context.Value(key)
 }
 
