@@ -279,18 +279,25 @@ func TestSeveralLimits_GrowOnlyFromTheStateThatWasRead(t *testing.T) {
 	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
 }
 
-// A call under several limits does not believe what it has read of a state that another call has changed.
-func TestSeveralLimits_BelieveNoStateThatHasChanged(t *testing.T) {
-	l := newTest(t, PerHour(100).Counter(), PerDay(200).Counter(), WithClock(NewManualClock(0)))
-	require.True(t, l.Allow("k"))
-	e := l.table().loadLocked(l.key("k"))
-	word := e.Word.Load()
-	require.True(t, l.Allow("k"))
-	var d Decision
-	for _, n := range []int64{1, 99, 1000} { // admitted, and denied
-		require.Equal(t, retry, l.own().tryFast(e, word, 0, n, tells, &d, nil))
-		require.Equal(t, retry, l.own().tryFast(e, word, 0, n, tells|stores, &d, nil))
-		require.NotEqual(t, retry, l.own().tryFast(e, e.Word.Load(), 0, n, tells, &d, nil))
+// A call that reads more than the word of a key does not believe what it has read if another call has
+// changed that. It charges nothing.
+func TestTryFast_BelievesNoStateThatHasChanged(t *testing.T) {
+	for _, limits := range [][]Limit{
+		{PerHour(100).Counter(), PerDay(200).Counter()}, {PerHour(100).Log()}, {PerHour(100).Buckets(time.Minute)},
+	} {
+		l := newTest(t, WithLimits(limits...), WithClock(NewManualClock(0)))
+		require.True(t, l.Allow("k"))
+		e := l.table().loadLocked(l.key("k"))
+		word := e.Word.Load()
+		require.True(t, l.Allow("k"))
+		var d Decision
+		for _, n := range []int64{1, 98, 99, 1000} { // admitted, and denied
+			require.Equal(t, retry, l.own().tryFast(e, word, 0, n, tells, &d, nil), "%v, %d", limits, n)
+			require.Equal(t, retry, l.own().tryFast(e, word, 0, n, tells|stores, &d, nil), "%v, %d", limits, n)
+			require.Equal(t, retry, l.own().tryFast(e, word, 0, n, stores, nil, nil), "%v, %d", limits, n)
+			require.NotEqual(t, retry, l.own().tryFast(e, e.Word.Load(), 0, n, tells, &d, nil), "%v, %d", limits, n)
+		}
+		require.EqualValues(t, 98, l.Peek("k", 0).Remaining, "%v", limits)
 	}
 }
 

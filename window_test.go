@@ -161,7 +161,8 @@ func counterOf(l Limit) window.Counter {
 
 func TestLayout_PacksAndUnpacks(t *testing.T) {
 	for _, l := range []Limit{PerSecond(1), PerMinute(10), PerDay(1 << 20), Per(1, time.Hour*24*365), Per(3, time.Microsecond),
-		Per(1<<25-1, 365*24*time.Hour), PerSecond(1<<17 - 1), PerMinute(1<<20 - 1), PerHour(1<<23 - 1), Per(1, 1), Per(7, 7), Per(0, 1)} {
+		Per(1<<25-1, 365*24*time.Hour), PerSecond(1<<17 - 1), PerMinute(1<<20 - 1), PerHour(1<<23 - 1), Per(1, 1), Per(7, 7), Per(0, 1),
+		Per(1, 16), Per(7, 256)} { // of these two, all windows of time nearly fit
 		for _, origin := range []int64{0, -1, math.MinInt64, math.MinInt64 + 5, math.MaxInt64, math.MaxInt64 - 5, 1 << 60} {
 			layout, fits := layoutOf(counterOf(l), origin)
 			require.True(t, fits, l)

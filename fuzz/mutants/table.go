@@ -227,7 +227,7 @@ var ofSash = []mutant{
 	{
 		name: "log-two-steps", fault: "it checks, then counts",
 		file: "log.go", old: "\t\tif !e.tryLock(word) {", new: "\t\tif !e.tryLock(word) && word == dead {",
-		tests: "TestRace_SweepsLoseNothing",
+		tests: "TestTryFast_BelievesNoState",
 	},
 	{
 		name: "log-grows-over-a-charge", fault: "units that are charged while it grows are lost",
@@ -1052,7 +1052,7 @@ var ofSash = []mutant{
 	{
 		name: "limits-denied-from-torn-states", fault: "a denial under several limits is told from states of different instants",
 		file: "multi.go", old: "} else if !e.validate(word) { // nothing is written", new: "} else if d == nil && !e.validate(word) { // nothing is written",
-		tests: "TestSeveralLimits_BelieveNoState",
+		tests: "TestTryFast_BelievesNoState",
 	},
 	{
 		name: "limits-next-asks-for-too-little", fault: "under several limits, the decision on one unit more is on what is left",
