@@ -391,7 +391,8 @@ func TestEvict_RaisesTheFloorIntoAWindow(t *testing.T) {
 	require.Equal(t, time.Duration(200-41+100), l.Peek("new", 1).ResetAfter)
 }
 
-// An algorithmThatWaits calls during before it tells whether a state has expired.
+// An algorithmThatWaits calls during before it tells whether a state has expired, and after it has told whether
+// it admits.
 type algorithmThatWaits struct {
 	algorithm
 	during func()
@@ -400,6 +401,11 @@ type algorithmThatWaits struct {
 func (a algorithmThatWaits) expired(s state, now int64) (since int64, ok bool) {
 	a.during()
 	return a.algorithm.expired(s, now)
+}
+
+func (a algorithmThatWaits) admits(s state, q query) bool {
+	defer a.during()
+	return a.algorithm.admits(s, q)
 }
 
 // A call may lock a key while the janitor reads it, and unlock it unchanged, as a TakeAll does that

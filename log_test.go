@@ -301,6 +301,23 @@ func TestTryFast_BelievesNoStateThatHasChanged(t *testing.T) {
 	}
 }
 
+// A call under several limits charges the state that it has looked at, or looks again.
+func TestDecideVersion_ChargesNoStateThatHasChanged(t *testing.T) {
+	l := newTest(t, PerHour(2).Log(), PerDay(2).Counter(), WithClock(NewManualClock(0)))
+	require.True(t, l.Allow("k"))
+	rs, e, asked := l.own(), l.table().loadLocked(l.key("k")), 0
+	for i := range rs.rules {
+		rs.rules[i].algorithm = algorithmThatWaits{rs.rules[i].algorithm, func() {
+			if asked++; asked == len(rs.rules) { // all have admitted the call
+				require.True(t, l.Allow("k"), "the last unit")
+			}
+		}}
+	}
+	require.Equal(t, denied, rs.decideVersion(e, query{at: 0, n: 1, charge: true}, nil, nil))
+	require.Greater(t, asked, len(rs.rules), "it has looked again")
+	require.Zero(t, l.Peek("k", 0).Remaining)
+}
+
 // A log that has changed when its turn comes to be resized may need it no more. Then it stays.
 func TestLog_ThatFitsIsNotResized(t *testing.T) {
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(NewManualClock(0)))

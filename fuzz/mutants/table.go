@@ -678,7 +678,7 @@ var ofSash = []mutant{
 	{
 		name: "limits-two-steps", fault: "several limits are checked, then charged",
 		file: "kind.go", old: "\t\t\t\tif e.tryLock(word) {", new: "\t\t\t\tif e.tryLock(word) || true {",
-		tests: "TestRace_EveryLimit",
+		tests: "TestDecideVersion_ChargesNoState",
 	},
 	{
 		name: "limits-rings-unknown", fault: "under several limits a log never gets room",
