@@ -220,6 +220,18 @@ func TestPeekAll_ChargesAndStoresNothing(t *testing.T) {
 	require.Equal(t, Stats{}, l.Stats())
 }
 
+func TestPeekAll_TakesNothingOfTrackedKeys(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
+		l.TakeAll([]string{"a", "b"}, 2)
+		for range 3 {
+			require.EqualValues(t, 7, l.PeekAll([]string{"a", "b"}, 1).Remaining)
+			require.False(t, l.PeekAll([]string{"b", "a"}, 9).Allowed)
+		}
+		require.EqualValues(t, 8, l.Peek("a", 0).Remaining)
+		require.EqualValues(t, 8, l.Peek("b", 0).Remaining)
+	})
+}
+
 func TestTakeAll_OfManyKeys(t *testing.T) {
 	l := newTest(t, PerSecond(3), WithClock(NewManualClock(0)))
 	var keys []string

@@ -982,7 +982,7 @@ var ofSash = []mutant{
 	{
 		name: "wait-for-the-untracked", fault: "a Wait for a key that is not tracked ignores how long the others take",
 		file: "wait.go", old: "return tooLate(ctx, l.leastWait(targets, n))", new: "return nil",
-		tests: "TestWaitAll_FailsAtOnceThough",
+		tests: "TestAtOnce_ADeadlineStillCounts",
 	},
 	{
 		name: "waitall-beyond-the-cap", fault: "a WaitAll of more keys than can ever be tracked waits for ever",
