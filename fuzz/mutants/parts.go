@@ -100,7 +100,7 @@ var ofParts = []mutant{
 	{
 		name: "parts-begin-before-the-floor", fault: "an empty key begins before the floor",
 		file: "parts.go", old: "if start := r.clampToFloor(at); start > at {", new: "if start := r.clampToFloor(at); start > math.MaxInt64-1 {",
-		tests: "TestRace_SweepsLoseNothing|TestModel|TestReset|TestReserve",
+		tests: "TestEvict_OnAClockSetBack",
 	},
 	{
 		name: "parts-in-a-word-that-does-not-hold-them", fault: "a key is charged outside the epochs of its word",
@@ -145,7 +145,7 @@ var ofParts = []mutant{
 	{
 		name: "parts-dated-early", fault: "units that are known by their part alone are dated at its beginning",
 		file: "parts.go", old: "return max(r.ticks.Begins(part, shift), min(now, r.ticks.Ends(part, shift)))", new: "return r.ticks.Begins(part, shift)",
-		tests: "TestParts|TestReconfigure|TestMigrate",
+		tests: "TestKinds_EveryOneIsDecided",
 	},
 	{
 		name: "parts-given-back-to-the-newest", fault: "a refund of an older part is given back to the newest",
