@@ -38,6 +38,24 @@ func TestTakeLeaving_UsesOnlyWhatIsAboveTheFloor(t *testing.T) {
 	})
 }
 
+// A denied call waits for its units and for those it leaves, also where it is not decided on the fast path.
+func TestReserveLeaving_WaitsForWhatItLeaves(t *testing.T) {
+	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, clock *ManualClock) {
+		require.True(t, l.AllowN("k", 4))
+		clock.Advance(15 * time.Second)
+		require.True(t, l.AllowN("k", l.Peek("k", 0).Remaining))
+		want := l.TakeLeaving("k", 1, 4)
+		_, d := l.ReserveLeaving("k", 1, 4)
+		require.Equal(t, want, d)
+		clock.Advance(d.RetryAfter - 1)
+		_, d = l.ReserveLeaving("k", 1, 4)
+		require.False(t, d.Allowed)
+		clock.Advance(1)
+		_, d = l.ReserveLeaving("k", 1, 4)
+		require.True(t, d.Allowed)
+	})
+}
+
 func TestTakeLeaving_IsNeverAdmittedAboveCount(t *testing.T) {
 	everyKind(t, PerMinute(10), func(t *testing.T, l *Limiter, _ *ManualClock) {
 		for _, c := range []struct{ n, leave int64 }{{7, 4}, {1, 10}, {11, 1}, {1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64}, {0, 11}} {
@@ -96,6 +114,8 @@ func TestTakeLeaving_LeavesUnitsUnderEachLimit(t *testing.T) {
 		require.False(t, d.Allowed, "%v", limits)
 		require.EqualValues(t, 10, d.Limit.Count)
 		require.EqualValues(t, 4, d.Remaining)
+		_, denied := l.ReserveLeaving("k", 1, 4)
+		require.Equal(t, d, denied, "not on the fast path")
 	}
 }
 

@@ -42,22 +42,22 @@ var ofLeaving = []mutant{
 	{
 		name: "leaving-waits-for-its-own-units", fault: "RetryAfter of a log is the wait for n units, not for those to be left, too",
 		file: "log.go", old: "o.retryAfter = r.retryAfter(v, p, needs, q.at)", new: "o.retryAfter = r.retryAfter(v, p, q.n, q.at)",
-		tests: "TestTakeLeaving_UsesOnly",
+		tests: "TestReserveLeaving_WaitsFor",
 	},
 	{
 		name: "leaving-waits-for-its-own-units-of-parts", fault: "the same, in parts",
 		file: "parts.go", old: "o.retryAfter = r.retryAfter(s, p, units, needs)", new: "o.retryAfter = r.retryAfter(s, p, units, q.n)",
-		tests: "TestTakeLeaving_UsesOnly",
+		tests: "TestReserveLeaving_WaitsFor",
 	},
 	{
 		name: "leaving-waits-for-its-own-units-of-a-bucket", fault: "the same, of a token bucket",
 		file: "tokenbucket.go", old: "r.bucket.RetryAfter(lack, q.needs())", new: "r.bucket.RetryAfter(lack, q.n)",
-		tests: "TestTakeLeaving_UsesOnly",
+		tests: "TestReserveLeaving_WaitsFor",
 	},
 	{
 		name: "leaving-waits-for-its-own-units-of-a-counter", fault: "the same, of a counter",
 		file: "window.go", old: "r.counter.RetryAfter(p, q.needs())", new: "r.counter.RetryAfter(p, q.n)",
-		tests: "TestTakeLeaving_UsesOnly",
+		tests: "TestReserveLeaving_WaitsFor",
 	},
 	{
 		name: "leaving-charges-what-it-leaves", fault: "an admitted call is charged the units that it leaves, too",
