@@ -293,6 +293,36 @@ func meet(rounds int64, f func(caller int, round int64)) {
 	all.Wait()
 }
 
+// A wordAlgorithmThatWaits calls during after it has computed a charge that it does not make.
+type wordAlgorithmThatWaits struct {
+	wordAlgorithm
+	during func()
+}
+
+func (a wordAlgorithmThatWaits) charge(e *entry, word uint64, at, n int64) (x, y, z int64, res result) {
+	if e == nil {
+		defer a.during()
+	}
+	return a.wordAlgorithm.charge(e, word, at, n)
+}
+
+// If another call comes between the look at what is there and the charge, there is another look.
+func TestTakeLeaving_LooksAndChargesAtOneInstant(t *testing.T) {
+	for _, limit := range []Limit{PerMinute(3).Counter(), PerMinute(3).TokenBucket(3)} {
+		l := newTest(t, limit, WithClock(NewManualClock(0)))
+		require.True(t, l.Allow("k"))
+		rs, looks := l.own(), 0
+		rs.word = wordAlgorithmThatWaits{rs.word, func() {
+			if looks++; looks == 1 {
+				require.True(t, l.Allow("k"))
+			}
+		}}
+		require.False(t, l.TakeLeaving("k", 1, 1).Allowed, "%v", limit)
+		require.Positive(t, looks, "%v", limit)
+		require.EqualValues(t, 1, l.Peek("k", 0).Remaining, "%v", limit)
+	}
+}
+
 // Two calls come at once, and there is room for one. One of them is admitted.
 func TestRace_TwoCallsDoNotTakeOfTheFloor(t *testing.T) {
 	everyKind(t, PerMinute(3), func(t *testing.T, l *Limiter, _ *ManualClock) {

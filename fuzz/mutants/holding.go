@@ -40,7 +40,7 @@ var ofHolding = []mutant{
 	{
 		name: "holding-denied", fault: "a denied attempt that is charged takes units to be held",
 		file: "compile.go", old: "concurrency{(*slidingLog)(r)}, false, true", new: "concurrency{(*slidingLog)(r)}, t.chargeDenied, true",
-		tests: "TestAtOnce_ADeniedAttemptHoldsNothing",
+		tests: "TestAtOnce_NextToALimitOfNothing",
 	},
 	{
 		name: "holding-hides-a-denied-attempt", fault: "an attempt that is denied since units are held is not charged to the other limits",

@@ -72,7 +72,7 @@ var ofLeaving = []mutant{
 	{
 		name: "leaving-by-two-states", fault: "the look at what is there and the charge are of two states of the key",
 		file: "leaving.go", old: "rs.tryFast(e, word, q.at, q.n, stores", new: "rs.tryFast(e, e.Word.Load(), q.at, q.n, stores",
-		tests: "TestRace_TwoCallsDoNotTake",
+		tests: "TestTakeLeaving_LooksAndCharges",
 	},
 	{
 		name: "leaving-more-than-there-are-numbers", fault: "n+leave above an int64 is taken for the greatest int64",
