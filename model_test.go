@@ -43,7 +43,7 @@ import (
 //     where denied calls are charged. The reference does not define it.
 //   - What limits change into that differ in more than Count and Burst from all that were there
 //     before, for a key that is tracked.
-func TestModel(t *testing.T) { runModel(t, 1500, runProgram) }
+func TestModel(t *testing.T) { runModel(t, 5000, runProgram) }
 
 // runModel runs programs, those with the seeds 1 to n by default. It shrinks the first that
 // fails.

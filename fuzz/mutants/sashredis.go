@@ -528,7 +528,7 @@ var ofSashredis = []mutant{
 	{
 		name: "counter-keeps-the-window-before", fault: "what was reserved in the window before is not given back",
 		file: "sashredis/scripts/counter.lua", old: "    s.previous = s.previous - math.min(units, s.previous)\n", new: "    s.previous = s.previous - 0 * math.min(units, s.previous)\n",
-		tests: "TestReserve_EqualsThatOfSash",
+		tests: "TestModel$",
 	},
 	{
 		name: "ring-denies-without-the-batch", fault: "a log tells the wait of a call without the calls of its round trip before it",
@@ -553,7 +553,7 @@ var ofSashredis = []mutant{
 	{
 		name: "wait-asks-again", fault: "a Wait asks again when it is not known whether it was charged",
 		file: "sashredis/wait.go", old: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):", new: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable) && r.n > maxExact:",
-		tests: "TestWait_NeverCharges",
+		tests: "TestModel$|TestWait_NeverCharges",
 	},
 
 	// Units that must be left, and what there is.

@@ -59,7 +59,7 @@ func TestModel(t *testing.T) {
 		return
 	}
 	programs := 600
-	if testing.Short() || race.Enabled {
+	if race.Enabled || testing.Short() && os.Getenv("SASH_ALL_STEPS") == "" {
 		programs = 150
 	}
 	if text := os.Getenv("SASH_MODEL_PROGRAMS"); text != "" {
