@@ -30,7 +30,7 @@ var ofLeave = []mutant{
 	{
 		name: "leave-looks-without", fault: "the decision of a policy that denies a request is on a request that leaves nothing",
 		file: "httplimit/admit.go", old: "internals.PeekLeaving(c.limiter, t.key, t.cost, t.leave)", new: "c.limiter.Peek(t.key, t.cost)",
-		tests: "TestLeave_OfEachPolicy",
+		tests: "TestModel$",
 	},
 	{
 		name: "leave-is-told", fault: "clients are told of units that a request like theirs cannot use",
