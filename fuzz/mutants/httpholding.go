@@ -5,7 +5,7 @@ var ofHTTPHolding = []mutant{
 	{
 		name: "http-holding-nothing", fault: "a policy that only holds units charges them without a reservation",
 		file: "httplimit/admit.go", old: "return t.settles || t.holds", new: "return t.settles",
-		tests: "TestAtOnce_HoldsUntil",
+		tests: "TestAtOnce_APanicWithin",
 	},
 	{
 		name: "http-holding-until-admitted", fault: "a policy that only holds units is not told of the response, and gives them back before",
