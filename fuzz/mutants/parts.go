@@ -35,7 +35,7 @@ var ofParts = []mutant{
 	{
 		name: "parts-unlocked", fault: "a call stores lanes without the lock of the entry",
 		file: "parts.go", old: "if !e.tryLock(word) {", new: "if !e.validate(word) {",
-		tests: "TestRace_Parts|TestRace",
+		tests: "TestRace_PartsBeginTogether",
 	},
 	{
 		name: "parts-charged-unseen", fault: "a charge by a word that has changed since is told, but not made",
