@@ -114,8 +114,8 @@ func TestTakeLeaving_LeavesUnitsUnderEachLimit(t *testing.T) {
 		require.False(t, d.Allowed, "%v", limits)
 		require.EqualValues(t, 10, d.Limit.Count)
 		require.EqualValues(t, 4, d.Remaining)
-		_, denied := l.ReserveLeaving("k", 1, 4)
-		require.Equal(t, d, denied, "not on the fast path")
+		_, slow := l.ReserveLeaving("k", 1, 4)
+		require.Equal(t, d, slow, "not on the fast path")
 	}
 }
 

@@ -279,45 +279,6 @@ func TestSeveralLimits_GrowOnlyFromTheStateThatWasRead(t *testing.T) {
 	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
 }
 
-// A call that reads more than the word of a key does not believe what it has read if another call has
-// changed that. It charges nothing.
-func TestTryFast_BelievesNoStateThatHasChanged(t *testing.T) {
-	for _, limits := range [][]Limit{
-		{PerHour(100).Counter(), PerDay(200).Counter()}, {PerHour(100).Log()}, {PerHour(100).Buckets(time.Minute)},
-	} {
-		l := newTest(t, WithLimits(limits...), WithClock(NewManualClock(0)))
-		require.True(t, l.Allow("k"))
-		e := l.table().loadLocked(l.key("k"))
-		word := e.Word.Load()
-		require.True(t, l.Allow("k"))
-		var d Decision
-		for _, n := range []int64{1, 98, 99, 1000} { // admitted, and denied
-			require.Equal(t, retry, l.own().tryFast(e, word, 0, n, tells, &d, nil), "%v, %d", limits, n)
-			require.Equal(t, retry, l.own().tryFast(e, word, 0, n, tells|stores, &d, nil), "%v, %d", limits, n)
-			require.Equal(t, retry, l.own().tryFast(e, word, 0, n, stores, nil, nil), "%v, %d", limits, n)
-			require.NotEqual(t, retry, l.own().tryFast(e, e.Word.Load(), 0, n, tells, &d, nil), "%v, %d", limits, n)
-		}
-		require.EqualValues(t, 98, l.Peek("k", 0).Remaining, "%v", limits)
-	}
-}
-
-// A call under several limits charges the state that it has looked at, or looks again.
-func TestDecideVersion_ChargesNoStateThatHasChanged(t *testing.T) {
-	l := newTest(t, PerHour(2).Log(), PerDay(2).Counter(), WithClock(NewManualClock(0)))
-	require.True(t, l.Allow("k"))
-	rs, e, asked := l.own(), l.table().loadLocked(l.key("k")), 0
-	for i := range rs.rules {
-		rs.rules[i].algorithm = algorithmThatWaits{rs.rules[i].algorithm, func() {
-			if asked++; asked == len(rs.rules) { // all have admitted the call
-				require.True(t, l.Allow("k"), "the last unit")
-			}
-		}}
-	}
-	require.Equal(t, denied, rs.decideVersion(e, query{at: 0, n: 1, charge: true}, nil, nil))
-	require.Greater(t, asked, len(rs.rules), "it has looked again")
-	require.Zero(t, l.Peek("k", 0).Remaining)
-}
-
 // A log that has changed when its turn comes to be resized may need it no more. Then it stays.
 func TestLog_ThatFitsIsNotResized(t *testing.T) {
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(NewManualClock(0)))

@@ -17,7 +17,7 @@ import (
 )
 
 // Under callgrind this test is the program that it tests. It reads the processor's ticks first, as the
-// runtime does wherever one of its locks has to wait, which it seldom has.
+// runtime does wherever one of its locks has to wait, which seldom happens.
 func TestMain(m *testing.M) {
 	if callgrind.Running() {
 		readTicks()
@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// readTicks has the runtime read the ticks of the processor: it times a wait that is profiled.
+// readTicks has the runtime read the ticks of the processor: it times a wait that is profiled. On a processor
+// without RDTSCP, that ends the program, but for the setting of countIn.
 func readTicks() {
 	runtime.SetBlockProfileRate(1)
 	defer runtime.SetBlockProfileRate(0)

@@ -60,7 +60,7 @@ func (h *hunt) run(ctx context.Context, mutants []mutant) (err error) {
 	}
 	fmt.Fprintln(h.report, "| mutant | fault | killed by | seconds |\n|---|---|---|---:|")
 	var alive, untried []string
-	others := 0
+	late := 0
 	for i, v := range h.verdicts(ctx, mutants) {
 		h.progress.Describe(fmt.Sprintf("%d of %d mutants, %d alive", i, len(mutants), len(alive)))
 		v := <-v
@@ -72,16 +72,16 @@ func (h *hunt) run(ctx context.Context, mutants []mutant) (err error) {
 			untried = append(untried, fmt.Sprintf("%s: %v", mutants[i].name, v.err))
 		case v.killed == nil:
 			alive = append(alive, mutants[i].name)
-		case v.killed.other:
-			others++
+		case v.killed.late:
+			late++
 		}
 		fmt.Fprintf(h.report, "| %s | %s | %s | %.1f |\n", mutants[i].name, mutants[i].fault, v.killer(), v.took.Seconds())
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	fmt.Fprintf(h.report, "\n%d mutants, %d alive, %d not tried, %d killed by other tests than should notice them, in %v\n",
-		len(mutants), len(alive), len(untried), others, time.Since(began).Round(time.Second))
+	fmt.Fprintf(h.report, "\n%d mutants, %d alive, %d not tried, %d killed late, in %v\n",
+		len(mutants), len(alive), len(untried), late, time.Since(began).Round(time.Second))
 	if len(untried) > 0 {
 		return errors.New("not tried:\n" + strings.Join(untried, "\n"))
 	}
@@ -100,8 +100,8 @@ func (v verdict) killer() string {
 		return "**alive**"
 	}
 	text := v.killed.test
-	if v.killed.other {
-		text += ", another test"
+	if v.killed.late {
+		text += ", late"
 	}
 	if v.killed.hung {
 		text += ", which hung"
@@ -151,50 +151,59 @@ func (h *hunt) verdicts(ctx context.Context, mutants []mutant) []chan verdict {
 	return places
 }
 
-// try tries m on the tests of its packages, one package after the other, until it is killed.
+// try tries m on the tests of its packages that should notice it, and, if they do not, on all tests of these.
 func (h *hunt) try(ctx context.Context, m mutant) (v verdict) {
 	began := time.Now()
 	defer func() { v.took = time.Since(began) }()
+	var binaries []string // of the packages
+	defer func() {
+		for _, binary := range binaries {
+			os.RemoveAll(filepath.Dir(binary))
+		}
+	}()
 	anyNamed := false
 	for _, dir := range m.packages() {
-		killed, named, err := h.packages[dir].try(ctx, m)
-		if killed != nil || err != nil {
-			return verdict{killed: killed, err: err}
+		binary, err := h.packages[dir].build(ctx, &m)
+		if err != nil {
+			return verdict{err: err}
 		}
-		anyNamed = anyNamed || named
+		binaries = append(binaries, binary)
+		killed, _, err := h.packages[dir].run(ctx, binary, m.tests)
+		switch {
+		case errors.Is(err, errNoTest): // those that should notice it are in another package
+		case killed != nil || err != nil:
+			return verdict{killed: killed, err: err}
+		default:
+			anyNamed = true
+		}
 	}
 	if !anyNamed {
 		return verdict{err: fmt.Errorf("%w %s", errNoTest, m.tests)}
 	}
+	for i, dir := range m.packages() {
+		if killed, err := h.packages[dir].runAll(ctx, binaries[i]); killed != nil || err != nil {
+			return verdict{killed: killed, err: err}
+		}
+	}
 	return verdict{}
 }
 
-// try tries m on the tests of t that should notice it, and, if they do not, on all tests of
-// t. A kill by one of the other tests may be by chance, so the test must fail twice, and the
-// failure says that it is another. named reports whether any test of t should notice m.
-func (t *tests) try(ctx context.Context, m mutant) (killed *failure, named bool, err error) {
-	binary, err := t.build(ctx, &m)
-	if err != nil {
-		return nil, false, err
-	}
-	defer os.RemoveAll(filepath.Dir(binary))
-	killed, _, err = t.run(ctx, binary, m.tests)
-	if named = !errors.Is(err, errNoTest); !named {
-		err = nil // the tests that should notice it are in its other package
-	}
-	for once := []string(nil); killed == nil && err == nil; {
+// runAll runs all tests of binary, whose mutant those that should notice it have not killed. Now a test may
+// kill it by chance, so the test must fail twice.
+func (t *tests) runAll(ctx context.Context, binary string) (killed *failure, err error) {
+	for once := []string(nil); ; {
 		first, _, err := t.run(ctx, binary, t.all, once...)
 		if first == nil {
-			return nil, named, err
+			return nil, err
 		}
 		killed, _, err = t.run(ctx, binary, "^"+first.test+"$")
 		if err != nil {
-			return nil, named, err
+			return nil, err
 		}
 		if killed != nil {
-			killed.other = true
+			killed.late = true
+			return killed, nil
 		}
 		once = append(once, first.test)
 	}
-	return killed, named, err
 }

@@ -19,8 +19,8 @@
 // what it prints. Those of sashredis need redis-server or
 // valkey-server in PATH. In each package the tests that should notice it run first, and then all short
 // tests. Tests hang if they take five times as long as on the original source, and at least
-// a minute. A hang is a kill, too. The report tells which mutants another test killed than should
-// notice them: the one that should is missing or wrong.
+// a minute. A hang is a kill, too. A kill is late if the tests that should notice the mutant have
+// passed before: one of them is missing or wrong, or depends on luck.
 //
 // The report is a table in Markdown. The exit status is 0 if no mutant is alive, 1 if one is
 // alive or was not tried, 2 if the command line is wrong, and 130 after an interrupt.

@@ -74,19 +74,22 @@ func TestHunt_SaysWhichTestKilledEach(t *testing.T) {
 \| table-removes-the-successor \| .* \| TestSharded_DeletesOnlyTheEntryItIsGiven \| \d+\.\d \|
 \| evict-lowers-the-floor \| .* \| TestTimeline_FloorOnlyRises \| \d+\.\d \|
 
-3 mutants, 0 alive, 0 not tried, 0 killed by other tests than should notice them, in .*s
+3 mutants, 0 alive, 0 not tried, 0 killed late, in .*s
 $`, report.String())
 	nothingLeft(t)
 }
 
-// That another test fails may be luck.
-func TestHunt_TellsAKillByAnotherTest(t *testing.T) {
-	h, report := newHunt(t, "TestCounter_AdvancesAsTheModel|TestMust")
-	unnoticed := named(t, "counter-no-prev")[0]
-	unnoticed.tests = "TestMust"
-	require.NoError(t, h.run(t.Context(), []mutant{unnoticed}))
-	require.Contains(t, report.String(), " | TestCounter_AdvancesAsTheModel, another test | ")
-	require.Contains(t, report.String(), "0 not tried, 1 killed by other tests than should notice them")
+// That another test fails may be luck. The tests that should notice a fault come first, in whatever package.
+func TestHunt_TellsALateKill(t *testing.T) {
+	h, report := newHunt(t, "TestCounter_AdvancesAsTheModel|TestWait_IsAtMostNever|TestCounter_Steps")
+	missed := named(t, "counter-no-prev")[0]
+	missed.name, missed.tests = "missed", "TestWait_IsAtMostNever"
+	inRoot := missed
+	inRoot.name, inRoot.tests = "in the root package", "TestCounter_Steps"
+	require.NoError(t, h.run(t.Context(), []mutant{missed, inRoot}))
+	require.Regexp(t, `(?m)^\| missed \| .* \| TestCounter_AdvancesAsTheModel, late \| `, report.String())
+	require.Regexp(t, `(?m)^\| in the root package \| .* \| TestCounter_Steps \| `, report.String())
+	require.Contains(t, report.String(), "0 not tried, 1 killed late, in ")
 }
 
 func TestHunt_NoKillWithoutAFailedTest(t *testing.T) {

@@ -980,7 +980,7 @@ var ofSash = []mutant{
 		tests: "TestWaitAll_FailsAtOnceIfTheSharedQuota",
 	},
 	{
-		name: "wait-for-the-untracked", fault: "a Wait for a key that is not tracked ignores how long the others take",
+		name: "wait-queues-in-vain", fault: "a Wait that is sure to come too late is not refused before it queues",
 		file: "wait.go", old: "return tooLate(ctx, l.leastWait(targets, n))", new: "return nil",
 		tests: "TestAtOnce_ADeadlineStillCounts",
 	},

@@ -100,9 +100,9 @@ var errNoTest = errors.New("no test matches")
 
 // A failure is the result of a test binary that failed.
 type failure struct {
-	test  string // the first test that failed
-	hung  bool
-	other bool // the test is none of those that should notice the mutant
+	test string // the first test that failed
+	hung bool
+	late bool // the tests that should notice the mutant had passed before
 }
 
 // run runs the tests of binary that pattern matches, without those in skipped, until one

@@ -65,7 +65,7 @@ type (
 	settling  struct{}
 	resetting struct{}
 	reserving struct{}
-	calling   struct{} // any call, perhaps the first of several
+	calling   struct{} // a call with a context of its own, perhaps the first of several
 	hooked    struct{} // set by a hook
 )
 
@@ -95,6 +95,9 @@ func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args 
 		p.forgetsHere(a)
 	}
 	call, _ := ctx.Value(calling{}).(*asked)
+	if call == nil && scriptKind(script) != "settle" {
+		call = r.waits
+	}
 	if call != nil && call.unanswered.Swap(true) {
 		call.faultf("it is sent again although it may have been charged")
 	}

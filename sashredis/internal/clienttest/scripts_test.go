@@ -204,8 +204,8 @@ func TestScripts_KeysExpireAtAnInstant(t *testing.T) {
 	}
 }
 
-// A key that is charged in a later window, or part, is kept for as long as that one counts. What is
-// stored is taken back by one of them, which takes less time than to wait for it.
+// A key that is charged in a later window, or part, is kept for as long as that one counts. The test sets what
+// is stored back by one of them, in place of waiting for it.
 func TestScripts_AChargeInALaterWindowMovesTheExpiry(t *testing.T) {
 	ctx := context.Background()
 	const window, part = 3 * 3600e6, 6750e6 // microseconds, as all below
@@ -213,7 +213,7 @@ func TestScripts_AChargeInALaterWindowMovesTheExpiry(t *testing.T) {
 		sash.Per(1000, 3*time.Hour).Counter(): func(now int64) int64 { return (now/window + 2) * window },
 		sash.Per(1000, 30*time.Hour).Parts(): func(now int64) int64 {
 			const early = part / 64 * 27 // the shift of "a" is 27
-			return int64((now+early)/part+16)*part - early
+			return ((now+early)/part+16)*part - early
 		},
 	} {
 		s := watch(t)
