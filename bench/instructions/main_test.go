@@ -16,8 +16,8 @@ import (
 	"github.com/seed-30da4c49/sash/internal/race"
 )
 
-// Under callgrind this test is the program that it tests. It reads the processor's ticks first, as the
-// runtime does wherever one of its locks has to wait, which seldom happens.
+// Under callgrind this test is the program that it tests. It reads the processor's ticks first. The runtime
+// reads them only when a thread sleeps on one of its locks, which a test cannot bring about.
 func TestMain(m *testing.M) {
 	if callgrind.Running() {
 		readTicks()
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// readTicks has the runtime read the ticks of the processor: it times a wait that is profiled. On a processor
-// without RDTSCP, that ends the program, but for the setting of countIn.
+// readTicks makes the runtime read the ticks of the processor, by profiling a goroutine that blocks. Without the
+// setting of countIn, the program dies here on a processor that has no RDTSCP.
 func readTicks() {
 	runtime.SetBlockProfileRate(1)
 	defer runtime.SetBlockProfileRate(0)
