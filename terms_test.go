@@ -65,7 +65,7 @@ func TestTakeAllOn_TellsACrossingOnce(t *testing.T) {
 
 // Each limit of each key is crossed for itself, also one that has most left.
 func TestTakeAllOn_TellsEachLimitOfEachKey(t *testing.T) {
-	small, large := PerMinute(10), PerHour(30).Log()
+	small, large := PerMinute(10).Counter(), PerHour(30).Log()
 	l := newTest(t, small, WithLimits(large), WithClock(NewManualClock(0)))
 	require.Empty(t, near20(l, "a", 8))
 	require.Equal(t, []Limit{small}, near20(l, "a", 1))

@@ -32,8 +32,8 @@ func eachWay(t *testing.T, limits []Limit, test func(t *testing.T, limit Limit, 
 	for _, limit := range limits {
 		for name, options := range map[string][]Option{
 			"alone":         {limit},
-			"first":         {limit, PerSecond(10), PerHour(100).Log()},
-			"last":          {PerSecond(10), PerHour(100).Log(), limit},
+			"first":         {limit, PerSecond(10).Counter(), PerHour(100).Log()},
+			"last":          {PerSecond(10).Counter(), PerHour(100).Log(), limit},
 			"WithLimitsFor": {PerSecond(10), WithLimitsFor(func(string) []Limit { return []Limit{limit} })},
 		} {
 			t.Run(limit.String()+" "+name, func(t *testing.T) {
@@ -423,7 +423,7 @@ func TestUnlimited_AdmitsEverythingAndTracksNothing(t *testing.T) {
 }
 
 func TestUnlimited_AddsNothingToOtherLimits(t *testing.T) {
-	limits := []Limit{PerMinute(5), PerHour(7).Log()}
+	limits := []Limit{PerMinute(5).Counter(), PerHour(7).Log()}
 	for _, with := range [][]Limit{
 		{Unlimited(), limits[0], limits[1]}, {limits[0], Unlimited(), limits[1], Unlimited()}, {limits[0], limits[1], Unlimited()},
 	} {
@@ -445,8 +445,8 @@ func TestUnlimited_AddsNothingToOtherLimits(t *testing.T) {
 		require.NoError(t, l.Snapshot(&saved))
 		require.NoError(t, plain.Restore(&saved), "they are the same limits")
 		same()
-		require.NoError(t, plain.SetLimits("k", PerHour(9).Log(), PerMinute(5)))
-		require.NoError(t, l.SetLimits("k", PerHour(9).Log(), Unlimited(), PerMinute(5)))
+		require.NoError(t, plain.SetLimits("k", PerHour(9).Log(), PerMinute(5).Counter()))
+		require.NoError(t, l.SetLimits("k", PerHour(9).Log(), Unlimited(), PerMinute(5).Counter()))
 		same()
 		require.Equal(t, given, with, "the caller's slice is not changed")
 	}

@@ -628,7 +628,7 @@ func TestWaitAll_AdmitsEveryCall(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(round), 8))
 		limits := map[string]Limit{}
 		for _, name := range names {
-			limits[name] = []Limit{PerMinute(3).Log(), PerSecond(1).Log(), PerHour(6), Per(2, time.Minute).Buckets(20 * time.Second)}[random.IntN(4)]
+			limits[name] = []Limit{PerMinute(3).Log(), PerSecond(1).Log(), PerHour(6).Counter(), Per(2, time.Minute).Buckets(20 * time.Second)}[random.IntN(4)]
 		}
 		waiting(t, limits, func(w *waitTest) {
 			sets, patient := map[string][]int{}, 0

@@ -137,7 +137,7 @@ func status(t *testing.T, client *http.Client, r *http.Request) int {
 
 func TestMiddleware_AdmitsOnceRetryAfterHasPassed(t *testing.T) {
 	for _, limit := range []sash.Limit{
-		sash.PerMinute(3), sash.PerMinute(3).Log(), sash.PerMinute(3).Buckets(7 * time.Second),
+		sash.PerMinute(3).Counter(), sash.PerMinute(3).Log(), sash.PerMinute(3).Buckets(7 * time.Second),
 		sash.Per(2, 1500*time.Millisecond), sash.Per(1, 10*time.Millisecond).Log(), sash.PerHour(1000),
 	} {
 		t.Run(limit.String(), func(t *testing.T) {

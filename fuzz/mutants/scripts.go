@@ -78,7 +78,7 @@ var ofScripts = []mutant{
 	{
 		name: "redis-dropped-borrow", fault: "the borrow of a difference is dropped",
 		file: "sashredis/scripts/common.lua", old: "return ahi - bhi - 1, lo + BASE", new: "return ahi - bhi, lo + BASE",
-		tests: "TestAnswers",
+		tests: "TestExact_TheLastUnitThatFits",
 	},
 	{
 		name: "redis-less-or-equal", fault: "of two equal numbers, one is less",

@@ -880,9 +880,9 @@ var ofSash = []mutant{
 		tests: "TestWait_EndsWithItsContext",
 	},
 	{
-		name: "wait-overtakes", fault: "a Wait is admitted before those that came before it",
+		name: "wait-overtakes", fault: "a waiter has its turn where an earlier one claims everything",
 		file: "internal/queue/queue.go", old: "if p.Claimed == Everything {\n\t\t\tw.Behind = i", new: "if p.Claimed == Everything && p == nil {\n\t\t\tw.Behind = i",
-		tests: "TestWait_Overtakes", in: ".",
+		tests: "TestQueues_EqualANaive|TestWaitAll_DelaysNoOther",
 	},
 	{
 		name: "wait-new-overtakes", fault: "a new Wait does not look for calls that wait already",
@@ -1699,7 +1699,7 @@ var ofSash = []mutant{
 		tests: "TestClock_Follows",
 	},
 	{
-		name: "tsc-believes-one-rate", fault: "after a suspension between its first two samples, the clock stands for hours",
+		name: "tsc-believes-one-rate", fault: "after a suspension between its first two samples, the clock is slow for half a second",
 		file: "internal/tsc/tsc.go", old: "span == 0 || max(", new: "span == 0 || cal.rate > 0 && max(",
 		tests: "TestClock_ASuspended",
 	},
@@ -1721,7 +1721,7 @@ var ofSash = []mutant{
 	{
 		name: "tsc-out-of-order", fault: "the counter is read before the reading that another core has stored is loaded",
 		file: "internal/tsc/tsc_amd64.s", old: "LFENCE", new: "NOP",
-		tests: "TestClock_NeverRunsBackFromOneGoroutine",
+		tests: "TestReadOrdered",
 	},
 	{
 		name: "tsc-misled-for-long", fault: "a counter that has jumped is believed for ten times as long",

@@ -21,7 +21,7 @@ import (
 func TestTake_CallsForAKeyShareARoundTrip(t *testing.T) {
 	for _, count := range []int64{50, 200} { // some calls are denied, or none
 		for _, limit := range []sash.Limit{
-			sash.PerMinute(count), sash.PerMinute(count).Log(), sash.PerMinute(count).Buckets(time.Second), sash.PerMinute(count).TokenBucket(count),
+			sash.PerMinute(count).Counter(), sash.PerMinute(count).Log(), sash.PerMinute(count).Buckets(time.Second), sash.PerMinute(count).TokenBucket(count),
 			sash.PerMinute(count).Parts(),
 		} {
 			t.Run(limit.String(), func(t *testing.T) { shareARoundTrip(t, limit) })

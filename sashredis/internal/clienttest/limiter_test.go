@@ -106,12 +106,12 @@ func TestLimits_KeepTheirCounts(t *testing.T) {
 		from, to sash.Limit
 		left     int64
 	}{
-		{sash.PerMinute(100), sash.PerMinute(150), 140}, {sash.PerMinute(100).Log(), sash.PerMinute(50).Log(), 40},
+		{sash.PerMinute(100).Counter(), sash.PerMinute(150).Counter(), 140}, {sash.PerMinute(100).Log(), sash.PerMinute(50).Log(), 40},
 		{sash.PerMinute(100).Buckets(time.Second), sash.PerMinute(8).Buckets(time.Second), 0},
 		{sash.PerMinute(100).TokenBucket(50), sash.PerMinute(100).TokenBucket(30), 20},
 		{sash.PerMinute(100).Parts(), sash.PerMinute(50).Parts(), 40},
 		{sash.PerMinute(100).Parts(), sash.PerMinute(100).Buckets(time.Minute / 16), 100},
-		{sash.PerMinute(100), sash.PerHour(100), 100}, {sash.PerMinute(100), sash.PerMinute(100).Log(), 100},
+		{sash.PerMinute(100).Counter(), sash.PerHour(100).Counter(), 100}, {sash.PerMinute(100).Counter(), sash.PerMinute(100).Log(), 100},
 	} {
 		s := newStore(t)
 		before, _ := s.limiter([]sash.Limit{c.from})
