@@ -373,7 +373,7 @@ var ofScripts = []mutant{
 	{
 		name: "redis-fast-parts-late-clock", fault: "the fast path of parts decides a late reading",
 		file: "sashredis/scripts/fastparts.lua", old: "newest and tick - newest or -1", new: "newest and math.max(tick - newest, 0) or -1",
-		tests: "TestAnswers",
+		tests: "TestMaxAhead_AKeyBeginsAnew",
 	},
 	{
 		name: "redis-fast-parts-not-shifted", fault: "the fast path begins the parts of all keys at one instant",
