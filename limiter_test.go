@@ -78,7 +78,7 @@ func thorough(n int) int {
 // sees nothing there. With SASH_ALL_STEPS set it is n.
 func steps(n int) int {
 	if race.Enabled && os.Getenv("SASH_ALL_STEPS") == "" {
-		return max(1, n/6)
+		return race.Trials(n)
 	}
 	return shortened(n)
 }

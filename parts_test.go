@@ -175,7 +175,8 @@ func (w *patients) Pop() any {
 // herd returns how many times the mean of the admitted units the busiest 100 ms has, of 1,000 clients that
 // spend 100 a minute, begin at random instants and wait as told.
 func herd(t *testing.T, limit Limit) float64 {
-	const clients, warm, end = 1000, 3 * int64(time.Minute), 13 * int64(time.Minute)
+	const clients, warm = 1000, 3 * int64(time.Minute)
+	end := warm + int64(steps(10))*int64(time.Minute)
 	clock := NewManualClock(0)
 	l := newTest(t, limit, WithClock(clock))
 	rng := rand.New(rand.NewPCG(1, 28))

@@ -84,7 +84,7 @@ func TestRing_GivesBackWhatAListDoes(t *testing.T) {
 	for _, few := range []int{0, 1, 3, 32} {
 		t.Run(fmt.Sprint(few, " directly"), func(t *testing.T) {
 			withDirectRefunds(t, few)
-			for seed := range uint64(300) {
+			for seed := range uint64(steps(300)) {
 				random := rand.New(rand.NewPCG(uint64(few), seed))
 				l := newListedRing(1 + random.IntN(20))
 				l.charge(1, true)
@@ -115,7 +115,7 @@ func TestRing_GivesBackWhatAListDoes(t *testing.T) {
 
 // To give back deep in a log changes a few words for each bit of its number of records.
 func TestRing_RefundsChangeFewWords(t *testing.T) {
-	for _, records := range []int{100, 1000, 100_000} {
+	for _, records := range []int{100, 1000, steps(100_000)} {
 		l := newListedRing(records)
 		for range records {
 			l.charge(1, true)

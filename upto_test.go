@@ -139,7 +139,7 @@ func TestTakeUpTo_OneMoreUnitWouldBeDenied(t *testing.T) {
 		func(l Limit) Limit { return l.TokenBucket(1 + l.Count/2) },
 	}
 	taken, partly, none := 0, 0, 0
-	for range shortened(600) {
+	for range steps(600) {
 		var limits []Limit
 		var models []reference.Limit
 		for range 1 + rng.IntN(3) {
@@ -170,7 +170,7 @@ func TestTakeUpTo_OneMoreUnitWouldBeDenied(t *testing.T) {
 			clock.Advance(time.Duration(rng.Int64N(200)))
 		}
 	}
-	require.Greater(t, min(taken, partly-none, none), shortened(300), "each comes about")
+	require.Greater(t, min(taken, partly-none, none), steps(300), "each comes about")
 }
 
 // However many take at once, each unit is taken by one of them, and none is left.

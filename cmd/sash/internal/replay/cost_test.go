@@ -15,11 +15,12 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 func TestCost_AgainstPlainReferences(t *testing.T) {
 	t.Parallel()
-	const seeds = 36
+	seeds := race.Trials(36)
 	var above, givenBack, wrong, denied int64
 	for seed := range uint64(seeds) {
 		random := rand.New(rand.NewPCG(seed, 3))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // recorded is the directory of recorded traffic, which is not part of the project.
@@ -106,7 +107,7 @@ func TestReplay_OfAnotherFormatIsUnreadableThroughout(t *testing.T) {
 
 func TestReplay_AgainstPlainReferences(t *testing.T) {
 	t.Parallel()
-	const seeds = 75
+	seeds := race.Trials(75)
 	var wrong, denied [5]int64 // by algorithm
 	for seed := range uint64(seeds) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // A token bucket denies a client at least once if and only if the client needs more than its Burst.
 func TestBuckets_TellWhomATokenBucketDenies(t *testing.T) {
 	t.Parallel()
 	touched, untouched := 0, 0
-	for seed := range uint64(40) {
+	for seed := range uint64(race.Trials(40)) {
 		calls := randomCalls(rand.New(rand.NewPCG(seed, 4)))
 		spread := []int64{1, 20, 300}[seed%3] // a minute has many of them, or few
 		var g bucketGauge
@@ -34,8 +35,8 @@ func TestBuckets_TellWhomATokenBucketDenies(t *testing.T) {
 			}
 		}
 	}
-	assert.Greater(t, touched, 1000, "these calls tell nothing")
-	assert.Greater(t, untouched, 1000, "these calls tell nothing")
+	assert.Greater(t, touched, race.Trials(1000), "these calls tell nothing")
+	assert.Greater(t, untouched, race.Trials(1000), "these calls tell nothing")
 }
 
 // All flows back in a gap of months, also in one of just more nanoseconds times units than 64 bits hold.

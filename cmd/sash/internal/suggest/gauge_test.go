@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // A call is one event of a test.
@@ -65,7 +66,7 @@ func randomCalls(random *rand.Rand) (calls []call) {
 func TestGauge_TellsWhatALogDenies(t *testing.T) {
 	t.Parallel()
 	touched, untouched := 0, 0
-	for seed := range uint64(40) {
+	for seed := range uint64(race.Trials(40)) {
 		calls, least := randomCalls(rand.New(rand.NewPCG(seed, 1))), int64(seed%2)
 		first := 0
 		if seed%4 >= 2 { // bytes
@@ -88,14 +89,14 @@ func TestGauge_TellsWhatALogDenies(t *testing.T) {
 			touched, untouched = touched+len(clients), untouched+len(units)-len(clients)
 		}
 	}
-	assert.Greater(t, touched, 1000, "these calls tell nothing")
-	assert.Greater(t, untouched, 1000, "these calls tell nothing")
+	assert.Greater(t, touched, race.Trials(1000), "these calls tell nothing")
+	assert.Greater(t, untouched, race.Trials(1000), "these calls tell nothing")
 }
 
 // eachVerdict replays random calls under limits per second, each as kept by an algorithm. It calls
 // check for each client, with the client's busiest window and whether the limit has denied it.
 func eachVerdict(t *testing.T, stream uint64, kept func(sash.Limit) sash.Limit, check func(count, busiest int64, denied bool, about string)) {
-	for seed := range uint64(60) {
+	for seed := range uint64(race.Trials(60)) {
 		calls := randomCalls(rand.New(rand.NewPCG(seed, stream)))
 		g := measure(0, calls, time.Second)
 		for _, count := range candidates[:20] {
@@ -126,8 +127,8 @@ func TestGauge_TellsWithinAFactorOfTwoWhatACounterDenies(t *testing.T) {
 			above++
 		}
 	})
-	assert.Greater(t, within, 10, "no counter denied a client that the log admits")
-	assert.Greater(t, above, 10, "no counter admitted a client that the log denies")
+	assert.Greater(t, within, race.Trials(10), "no counter denied a client that the log admits")
+	assert.Greater(t, above, race.Trials(10), "no counter admitted a client that the log denies")
 }
 
 // SlidingParts deny no client whose busiest window is within the limit, and every client whose
@@ -149,9 +150,9 @@ func TestGauge_TellsWhomPartsDoNotDeny(t *testing.T) {
 			denials++
 		}
 	})
-	assert.Greater(t, within, 1000, "these calls tell nothing")
-	assert.Greater(t, denials, 1000, "these calls tell nothing")
-	assert.Greater(t, above, 10, "no parts admitted a client that the log denies")
+	assert.Greater(t, within, race.Trials(1000), "these calls tell nothing")
+	assert.Greater(t, denials, race.Trials(1000), "these calls tell nothing")
+	assert.Greater(t, above, race.Trials(10), "no parts admitted a client that the log denies")
 }
 
 func TestGauge_BusiestWindowIsHalfOpen(t *testing.T) {
