@@ -438,7 +438,7 @@ func TestAtOnce_CopiesFewRings(t *testing.T) {
 // Whatever ten thousand programs of holders do that release, die, are cancelled and come back late: at most
 // Count units are held at any time, and all are back after the lease.
 func TestAtOnce_ProgramsOfHoldersThatDie(t *testing.T) {
-	for seed := range uint64(steps(10_000)) {
+	for seed := range uint64(shortened(10_000)) {
 		synctest.Test(t, func(t *testing.T) { runHolders(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }

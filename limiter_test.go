@@ -77,7 +77,7 @@ func thorough(n int) int {
 // there are: n, but a third of it under -short, and a sixth under the race detector, which
 // sees nothing there. With SASH_ALL_STEPS set it is n.
 func steps(n int) int {
-	if race.Enabled && os.Getenv("SASH_ALL_STEPS") == "" {
+	if race.Enabled {
 		return race.Trials(n)
 	}
 	return shortened(n)

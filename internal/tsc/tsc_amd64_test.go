@@ -9,24 +9,17 @@ import (
 )
 
 // A processor that runs ahead of its loads could read the counter before it knows what another core
-// has stored. Here each load waits for the one before, in memory that no near cache has. A few such
-// loads take as long by the counter as by the system's clock. The processor can run ahead of so few.
-// The test asks for half, as the two walks differ. Without the order, it is a hundredth.
+// has stored. Here each load waits for the one before, in memory that no near cache has. The processor
+// can run ahead of a few such loads, and not of many. So if readings did not wait, few loads would take
+// a small part of their share of the ticks that many take. The test asks for half of that share.
 func TestReadOrdered_WaitsForTheLoadsBeforeIt(t *testing.T) {
-	const walks, steps = 400, 12
-	var byCounter, bySystem [walks]int64
+	const walks, few, many = 200, 12, 1000
+	var short, long [walks]uint64
 	path := newPath(1 << 18)
-	firstTicks, firstNs := readOrdered(), SystemNow()
 	for i := range walks {
-		ticks := readOrdered()
-		path.walk(steps)
-		byCounter[i] = int64(readOrdered() - ticks)
-		ns := SystemNow()
-		path.walk(steps)
-		bySystem[i] = SystemNow() - ns
+		short[i], long[i] = path.ticks(few), path.ticks(many)
 	}
-	ticksPerNs := float64(readOrdered()-firstTicks) / float64(SystemNow()-firstNs)
-	require.Greater(t, median(byCounter[:])/ticksPerNs, median(bySystem[:])/2)
+	require.Greater(t, median(short[:])*many/few, median(long[:])/2)
 }
 
 // A path leads through all lines of a piece of memory in random order, again and again.
@@ -36,23 +29,26 @@ type path struct {
 }
 
 func newPath(lines int) *path {
-	p := &path{lines: make([][8]uint64, lines)}
 	order := rand.Perm(lines)
+	p := &path{make([][8]uint64, lines), uint64(order[0])} // the line that was written first
 	for i, line := range order {
 		p.lines[line][0] = uint64(order[(i+1)%lines])
 	}
 	return p
 }
 
-func (p *path) walk(steps int) {
-	at := p.at
+// ticks goes on by some steps, and returns how many ticks that took.
+func (p *path) ticks(steps int) uint64 {
+	cpuid(0) // waits for earlier loads, whatever readOrdered does
+	start, at := readOrdered(), p.at
 	for range steps {
 		at = p.lines[at][0]
 	}
 	p.at = at
+	return readOrdered() - start
 }
 
-func median(values []int64) float64 {
+func median(values []uint64) uint64 {
 	slices.Sort(values)
-	return float64(values[len(values)/2])
+	return values[len(values)/2]
 }
