@@ -142,8 +142,8 @@ func TestClock_TakesNoRateFromASampleThatIsNotPrecise(t *testing.T) {
 }
 
 // A suspended machine may go on counting while the system's clock stands still. A rate
-// that was measured across that must not be used: the counter would have to run for up to maxTicks
-// times as long until the calibration is used up, and the clock would almost stand still.
+// that was measured across that must not be used: the clock would be slow until the calibration is
+// used up, for half a second at this machine's rate, as maxTicks bounds it.
 func TestClock_ASuspendedMachineMisleadsItByASpanAtMost(t *testing.T) {
 	const tolerance = float64(calibrationSpan)
 	for _, suspended := range []float64{0.01, 0.05, 1, 3600} { // seconds
