@@ -173,7 +173,8 @@ const SmallCount = 16
 // Per returns the limit of count units per window. It is kept by [SlidingLog] if count is
 // at most [SmallCount], and by [SlidingParts] if it is more. A client that keeps to count in any window is
 // never denied. A log admits no more than count in any window. Parts give units back up to a sixteenth of the
-// window early, if sixteen divides it, so they admit no more than count in any 15/16 of it: see [SlidingParts].
+// window early, if sixteen divides it, so they admit no more than count in any 15/16 of it, and up to twice count
+// in a whole one: see [SlidingParts].
 // [Limit.Log], [Limit.Counter] and the like choose otherwise.
 func Per(count int64, window time.Duration) Limit {
 	l := Limit{Count: count, Window: window}

@@ -66,6 +66,8 @@ func TestWarnings(t *testing.T) {
 		{"a class leaves all", "limits: 9/s, leave: {header: X-Class, classes: {a: 9, b: 1}}, " + address, "limits: 9/s, leave: {header: X-Class, classes: {a: 8, b: 1}}, " + address,
 			`no request of the class "a" is ever admitted: it leaves 9 and costs 1`},
 		{"a method in lower case", "pattern: post /login, limits: 9/s, " + address, "pattern: POST /login, limits: 9/s, " + address, "its pattern matches no usual request, as methods are compared with their case: write POST"},
+		{"a misspelled method", "pattern: POTS /login, limits: 9/s, " + address, "pattern: PURGE /login, limits: 9/s, " + address, "its pattern matches no usual request: POTS is no method that is registered"},
+		{"a method without a space", "pattern: Post/login, limits: 9/s, " + address, "pattern: posts/login, limits: 9/s, " + address, `its pattern is for a host named "Post": write "POST /login"`},
 		{"twins", "limits: 9/m, " + address + "}" + other[:len(other)-1], "limits: 9/m, charge: 401, " + address + "}" + other[:len(other)-1], `it has the pattern, the key and the charges of "one": one policy with the limits of both`},
 		{"a counter", "limits: 100/s counter, " + address, "limits: 100/s, " + address, "100/1s counter may deny a client that keeps to it"},
 		{"a counter of a plan", "limits: 9/s, plan: {header: X-Plan}, plans: {a: 100/s counter}, " + address, "limits: 9/s, plan: {header: X-Plan}, plans: {a: 100/s}, " + address, "100/1s counter may deny a client"},

@@ -32,13 +32,28 @@ func warnings(file *policies.File) (all []finding) {
 	return all
 }
 
-// oddMethod finds a method that only differs by its case from one that clients send.
+// oddMethod finds a method that clients do not send, and a host that is a method for want of a space.
 func oddMethod(file *policies.File, i int) string {
-	method, _, found := strings.Cut(file.Policies[i].Pattern, " ")
-	if upper := strings.ToUpper(method); found && method != upper {
+	method, host, path := partsOf(file.Policies[i].Pattern)
+	switch upper := strings.ToUpper(method); {
+	case method != upper:
 		return fmt.Sprintf("its pattern matches no usual request, as methods are compared with their case: write %s", upper)
+	case method != "" && !usualMethod(method):
+		return fmt.Sprintf("its pattern matches no usual request: %s is no method that is registered", method)
+	case method == "" && usualMethod(strings.ToUpper(host)):
+		return fmt.Sprintf("its pattern is for a host named %q: write \"%s %s\"", host, strings.ToUpper(host), path)
 	}
 	return ""
+}
+
+// usualMethod reports whether method is in the registry of HTTP's methods, or is PURGE, which caches take.
+// See https://www.iana.org/assignments/http-methods.
+func usualMethod(method string) bool {
+	const usual = " ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE" +
+		" MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PRI PROPFIND" +
+		" PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE" +
+		" UPDATEREDIRECTREF VERSION-CONTROL "
+	return strings.Contains(usual, " "+method+" ")
 }
 
 // twin finds a policy before that differs by nothing but its name and limits.
