@@ -25,7 +25,8 @@
 //
 // Policies decide a call as if it were a request of HTTP, with
 //
-//   - the method POST, also if the client calls by GET, and the path "/package.Service/Method".
+//   - the method POST, also if the client calls by GET, and the path "/package.Service/Method". So the
+//     Pattern "/package.Service/" is for all methods of a service.
 //   - the headers of the call, and the address of the peer. All options of [httplimit.ByAddress]
 //     work as they do with HTTP.
 //   - the context of the call. [MessageOf] returns the message of a unary call.
@@ -48,7 +49,7 @@
 // retry, if no wait would do, or one over 24 days.
 //
 // A call that would have waited in a queue, but for Close of the limiter, is answered UNAVAILABLE.
-// So is a call that a store denies since it cannot decide.
+// So is a call that a store denies since it cannot decide, with the time of Retry-After.
 // Close the limiter before a server that stops gracefully: it would wait for those that wait.
 //
 // Other calls that are refused have no details. A call whose identity cannot be told is answered

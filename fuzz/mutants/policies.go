@@ -117,4 +117,19 @@ var ofPolicies = []mutant{
 		file: "cmd/sash/internal/check/clients.go", old: "bounds := q.Key.Kind == policies.ByAddress ||", new: "bounds := q.Key.Kind == policies.ByRoute ||",
 		tests: "TestWarnings", in: "cmd/sash/internal/check",
 	},
+	{
+		name: "check-knows-all-methods", fault: "a pattern with a misspelled method gets no warning",
+		file: "cmd/sash/internal/check/warnings.go", old: "case method != \"\" && !usualMethod(method):", new: "case false:",
+		tests: "TestWarnings", in: "cmd/sash/internal/check",
+	},
+	{
+		name: "codes-off-by-one", fault: "a code of gRPC in a file charges calls that are answered by the next one",
+		file: "httplimit/policyfile/policy.go", old: "		to[code] = true\n", new: "		to[code+1] = true\n",
+		tests: "TestCharge_TakesCodesOfGRPC", in: "httplimit/policyfile",
+	},
+	{
+		name: "replay-takes-codes", fault: "a policy that charges codes of gRPC is replayed on logs of HTTP, and charges nothing",
+		file: "cmd/sash/internal/replay/needs.go", old: "if len(p.Charge) > 0 && !slices.ContainsFunc(p.Charge, ofHTTP) {", new: "if false {",
+		tests: "TestPolicies_Refuses", in: "cmd/sash/internal/replay",
+	},
 }

@@ -61,7 +61,9 @@
 //     the function says so. With networks, it may have address, the source of the address as in a
 //     key.
 //   - charge: for which statuses a request stays charged: one or a list of statuses such as 401
-//     and classes such as 4xx.
+//     and classes such as 4xx. Under packages grpclimit and connectlimit, calls have no status but a
+//     code, so name codes there, as gRPC spells them: UNAUTHENTICATED. A request has one of the two:
+//     under the other kind alone, every charge is given back.
 //   - charge-uncertain: the same for uncertain answers. none means that there was no status. An
 //     empty list gives all of them back.
 //   - settle: bytes, estimate, {header: NAME} for [httplimit.SettleHeader], or a name of

@@ -3,6 +3,7 @@ package policyfile
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/seed-30da4c49/sash"
@@ -241,7 +242,14 @@ const (
 	noStatus    = 0 // stands for a request without an answer
 )
 
-// statuses are the statuses for which a request stays charged.
+// codes are the names of the codes of gRPC, and of Connect, which has the same, by their numbers.
+var codes = [...]string{
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
+	"RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE",
+	"DATA_LOSS", "UNAUTHENTICATED",
+}
+
+// statuses are the statuses of HTTP and the codes of gRPC for which a request stays charged.
 type statuses [endOfStatus]bool
 
 func (s *statuses) has(status int) bool { return 0 <= status && status < len(s) && s[status] }
@@ -266,8 +274,12 @@ func (r *reader) chargeUncertain(v value) func(status int) bool {
 	return kept.has
 }
 
-// status adds the statuses that v names, such as 401 or 4xx.
+// status adds the statuses that v names, such as 401, 4xx or UNAUTHENTICATED.
 func (r *reader) status(v value, to *statuses) {
+	if code := slices.Index(codes[:], v.text); v.kind == text && code >= 0 {
+		to[code] = true
+		return
+	}
 	if v.kind == text && len(v.text) == 3 && '1' <= v.text[0] && v.text[0] <= '9' && strings.EqualFold(v.text[1:], "xx") {
 		first := 100 * int(v.text[0]-'0')
 		for status := first; status < first+100; status++ {
@@ -276,7 +288,7 @@ func (r *reader) status(v value, to *statuses) {
 		return
 	}
 	if v.kind != number {
-		r.fault(v, "must be a status such as 401, without quotes, or a class such as 4xx, got %v", v)
+		r.fault(v, "must be a status such as 401, without quotes, a class such as 4xx, or a code of gRPC such as UNAUTHENTICATED, got %v%s", v, suggestion(v.text, codes[:]))
 		return
 	}
 	if status, ok := r.int(v, leastStatus, endOfStatus-1); ok {

@@ -208,6 +208,18 @@ func TestCharge_TakesStatusesAndClasses(t *testing.T) {
 	}
 }
 
+// All names are held against gRPC in connectlimit/internal/grpctest.
+func TestCharge_TakesCodesOfGRPC(t *testing.T) {
+	p := policy(t, "charge: [UNAUTHENTICATED, 5xx], charge-uncertain: CANCELLED")
+	for code := range 600 {
+		require.Equal(t, code == 16 || code >= 500, p.Charge(code), "%d", code)
+		require.Equal(t, code == 1, p.ChargeUncertain(code), "%d", code)
+	}
+	_, err := policyfile.Parse("a.yaml", []byte("policies: [{name: a, limits: 1/s, key: everyone, charge: [unauthenticated, 16]}]"))
+	require.ErrorContains(t, err, `or a code of gRPC such as UNAUTHENTICATED, got "unauthenticated", did you mean "UNAUTHENTICATED"?`)
+	require.ErrorContains(t, err, "charge[1]: must be a whole number from 100 to 999")
+}
+
 func TestSkip_SkipsByMethodNetworkOrFunction(t *testing.T) {
 	internal := policyfile.WithSkip("internal", func(r *http.Request) bool { return r.Header.Get("X-Account") == "internal" })
 	get := func(from, forwardedFor, account string) *http.Request {
@@ -418,7 +430,7 @@ func TestParse_SaysWhatAValueMayBe(t *testing.T) {
 limits.yaml:2:7: policies[0].cost: must be a number or a name, got nothing
 limits.yaml:3:8: policies[0].skip: must be a name or a mapping, got true
 limits.yaml:4:10: policies[0].settle: must be a name or a mapping, got a list
-limits.yaml:5:10: policies[0].charge: must be a status such as 401, without quotes, or a class such as 4xx, got "401"`,
+limits.yaml:5:10: policies[0].charge: must be a status such as 401, without quotes, a class such as 4xx, or a code of gRPC such as UNAUTHENTICATED, got "401"`,
 		"policies: [{name: a, limits: 1/s, key: 5,\n cost:,\n skip: true,\n settle: [],\n charge: '401'}]")
 }
 

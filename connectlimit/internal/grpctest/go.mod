@@ -6,11 +6,14 @@ go 1.25.0
 require (
 	connectrpc.com/connect v1.21.0
 	github.com/seed-30da4c49/sash v0.1.0
+	github.com/seed-30da4c49/sash/httplimit/policyfile v0.1.0
 	github.com/stretchr/testify v1.11.1
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260706201446-f0a921348800
 	google.golang.org/grpc v1.84.0
 	google.golang.org/protobuf v1.36.11
 )
+
+require go.yaml.in/yaml/v4 v4.0.0 // indirect
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

@@ -79,6 +79,7 @@ func TestWarnings(t *testing.T) {
 		{"a key that clients choose", "limits: 5/s, key: {header: X-API-Key}", "limits: 5/s, key: {header: X-API-Key}}" + other[:len(other)-1], "a client that makes up values of X-Api-Key has a new count with each"},
 		{"a plan that clients choose", "limits: 5/s, plan: {header: user-agent}, plans: {a: 9/s}, " + address, "limits: 5/s, plan: {header: X-Plan}, plans: {a: 9/s}, " + address, "its plan is told by User-Agent, which clients send"},
 		{"an account is locked", "limits: 5/h, charge: [401, 403], key: account", "limits: 5/h, charge: 401, key: {join: [account, address]}", "any client can lock the account of another by wrong passwords: join account with the address"},
+		{"an account of gRPC is locked", "limits: 5/h, charge: UNAUTHENTICATED, key: account", "limits: 5/h, charge: NOT_FOUND, key: account", "any client can lock the account of another by wrong passwords"},
 		{"hanging up is free", "limits: 5/h, charge: 401, charge-uncertain: 401, " + address, "limits: 5/h, charge: 401, charge-uncertain: [none, 401], " + address, "a client that hangs up before the answer is charged nothing"},
 		{"a shadow", "limits: 5/h, shadow: true, " + address, "limits: 5/h, shadow: false, " + address, "it is a shadow, and denies nothing"},
 	}

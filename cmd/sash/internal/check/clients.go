@@ -117,7 +117,7 @@ func locks(file *policies.File, i int) string {
 	p := &file.Policies[i]
 	failures := len(p.Charge) > 0
 	for _, status := range p.Charge {
-		failures = failures && (status == "401" || status == "403")
+		failures = failures && slices.Contains([]string{"401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED"}, status)
 	}
 	account := p.Key.Kind == policies.ByHeader || p.Key.Kind == policies.ByFunction
 	if !failures || !account || p.Shadow {

@@ -29,7 +29,7 @@ type Policy struct {
 	Skip   Skip
 	Leave  Leave
 	Cost   *int64   // of each request; nil if it is 1, or a function tells it
-	Charge []string // statuses and classes, as in the file; nil keeps all charges
+	Charge []string // statuses, classes and codes of gRPC, as in the file; nil keeps all charges
 	Settle Settle
 }
 

@@ -31,6 +31,7 @@ func TestPolicies_RefusesWhatALogDoesNotTell(t *testing.T) {
 		{"a header of no line", ofNginx, `limits: 1/s, key: {header: X-API-Key}`, `for "one": no line has a value of the header X-Api-Key`},
 		{"a header of an answer", ofCombined, `limits: 1/s, key: address, settle: {header: X-Cost}`, `for "one": - has no answer's header X-Cost`},
 		{"a status", ofMicros, `limits: 1/s, key: address, charge: 401`, `for "one": - has no status, line 1 is a .tsv`},
+		{"a code of gRPC", ofCombined, `limits: 1/s, key: address, charge: [UNAUTHENTICATED, PERMISSION_DENIED]`, `for "one": - has no code of gRPC, line 1 is Combined Log Format`},
 		{"bytes", ofMicros, `limits: 1/s, key: address, settle: bytes`, `for "one": - has no size`},
 		{"a path", ofMicros, `limits: 1/s, key: address, pattern: /api/`, `for "one": - has no path`},
 		{"a method", ofMicros, `limits: 1/s, key: address, pattern: POST /api/`, `for "one": - has no method`},

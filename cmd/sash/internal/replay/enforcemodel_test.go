@@ -124,7 +124,7 @@ func (p *policyCase) policy(i int) map[string]any {
 		{"skip", func() any {
 			return pick(r, []any{map[string]any{"methods": []string{"HEAD", "DELETE"}}, map[string]any{"networks": []string{"203.0.113.0/28", "2001:db8::/40"}}})
 		}},
-		{"charge", func() any { return pick(r, []any{401, []any{"4xx", 500}, "2xx"}) }},
+		{"charge", func() any { return pick(r, []any{401, []any{"4xx", 500}, "2xx", []any{"UNAUTHENTICATED", 404}}) }},
 		{"charge-uncertain", func() any { return pick(r, []any{[]any{}, []any{"none"}, "4xx"}) }},
 		{"settle", func() any { return pick(r, []any{"bytes", "estimate"}) }},
 		{"queue", func() any { return map[string]any{"wait": "2s", "requests": 10} }},
