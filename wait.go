@@ -326,7 +326,7 @@ func tooLate(ctx context.Context, least time.Duration) error {
 	deadline, ok := ctx.Deadline()
 	if left := time.Until(deadline); ok && least > left {
 		return fmt.Errorf("sash: Wait: admitted in %v at the earliest, the context ends in %v: %w",
-			least, left, context.DeadlineExceeded)
+			least, max(0, left), context.DeadlineExceeded)
 	}
 	return nil
 }

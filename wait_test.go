@@ -103,7 +103,13 @@ func TestWait_FailsAtOnceIfItIsNotAdmittedInTime(t *testing.T) {
 	require.NoError(t, ctx.Err(), "it failed before the deadline")
 	require.ErrorContains(t, err, "sash: Wait: admitted in 1s at the earliest")
 	require.EqualValues(t, 0, l.Peek("k", 0).Remaining)
+	require.ErrorContains(t, l.Wait(pastDeadline{t.Context()}, "k", 1), "the context ends in 0s")
 }
+
+// A pastDeadline is a context whose deadline has passed, and whose timer is late.
+type pastDeadline struct{ context.Context }
+
+func (pastDeadline) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
 // A call that queues behind others fails at once if their turns alone take too long.
 func TestWait_ForecastsTheTurnsOfEarlierWaiters(t *testing.T) {
