@@ -130,8 +130,8 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 // Commit settles the reservation to actual units. If that is less than was reserved, the
 // difference is given back. If it is more, the difference is charged at the instant of the
 // Commit, even past the limit, since it has been spent: later calls wait for it. A [TokenBucket] carries such a
-// debt until it is paid; the other algorithms forget it as Window passes. Units that are held at a time, as by
-// [AtOnce], are all given back, whatever actual is.
+// debt until it is paid; the other algorithms forget it after a Window, and [SlidingCounter] after two at
+// most. Units that are held at a time, as by [AtOnce], are all given back, whatever actual is.
 //
 // If the key was evicted in between and the table of [WithMaxKeys] is full, another key
 // makes room. Nothing more is charged to a key that is now Unlimited or has a limit of Count

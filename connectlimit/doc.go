@@ -49,7 +49,8 @@
 // retry, if no wait would do, or one over 24 days.
 //
 // A call that would have waited in a queue, but for Close of the limiter, is answered UNAVAILABLE.
-// So is a call that a store denies since it cannot decide, with the time of Retry-After.
+// So is a call that a store denies since it cannot decide. Both answers have Retry-After, unless no wait
+// would do, and neither has details or Grpc-Retry-Pushback-Ms.
 // Close the limiter before a server that stops gracefully: it would wait for those that wait.
 //
 // Other calls that are refused have no details. A call whose identity cannot be told is answered

@@ -27,7 +27,7 @@
 // Policies decide a call as if it were a request of HTTP, with
 //
 //   - the method POST, and the path "/package.Service/Method". So the Pattern "/package.Service/"
-//     is for all methods of a service. Without the first slash, it would be for a host of that name, and no call.
+//     is for all methods of a service. Without the first slash, it would name a host, and match no usual call.
 //   - the host that the client has named as its authority.
 //   - the metadata as its header, with canonical names: X-Forwarded-For, X-Api-Key. Metadata
 //     whose name ends in -bin is there in bytes.
@@ -60,7 +60,8 @@
 // retries no call that was sent a header.
 //
 // A call that would have waited in a queue, but for Close of the limiter, is answered UNAVAILABLE.
-// So is a call that a store denies since it cannot decide, with the time of Retry-After.
+// So is a call that a store denies since it cannot decide. Both answers have retry-after, unless no wait
+// would do, and neither has details or grpc-retry-pushback-ms.
 // Close the limiter before a server that stops gracefully: it would wait for those that wait.
 //
 // Other calls that are refused have no details. A call whose identity cannot be told is answered

@@ -138,10 +138,14 @@ func TestServer_CloseRefusesCallsThatWait(t *testing.T) {
 		l, _ := limiter(t, p, httplimit.WithSweepInterval(-1))
 		conn := dialBuffer(t, &echo{}, limited(l)...)
 		require.NoError(t, say(t.Context(), conn))
-		answer := make(chan error)
-		go func() { answer <- say(t.Context(), conn) }()
+		answer, trailer := make(chan error), metadata.MD{}
+		go func() { answer <- say(t.Context(), conn, grpc.Trailer(&trailer)) }()
 		synctest.Wait()
 		require.NoError(t, l.Close())
-		require.Equal(t, codes.Unavailable, status.Code(<-answer))
+		err := <-answer
+		require.Equal(t, codes.Unavailable, status.Code(err))
+		require.Empty(t, status.Convert(err).Details())
+		require.Equal(t, []string{"1"}, trailer["retry-after"])
+		require.Empty(t, trailer["grpc-retry-pushback-ms"])
 	})
 }

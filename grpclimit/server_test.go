@@ -87,6 +87,30 @@ func TestServer_TellsTheExactWait(t *testing.T) {
 	require.NoError(t, say(t.Context(), conn))
 }
 
+// A downStore is a store that cannot decide, and denies.
+type downStore struct{ httplimit.Store }
+
+func (downStore) Take(context.Context, []string, int64, []int64) httplimit.StoreDecision {
+	denial := sash.Decision{Limit: sash.Unlimited(), RetryAfter: 1500 * time.Millisecond}
+	return httplimit.StoreDecision{Decision: denial, Keys: []httplimit.KeyDecision{{Decision: denial}}, By: "fallback", Err: errors.New("refused")}
+}
+
+func (downStore) Close() error { return nil }
+
+func TestServer_IsUnavailableIfTheStoreCannotDecide(t *testing.T) {
+	l := httplimit.Must(httplimit.New(everyone("all", sash.PerSecond(1).Log()), httplimit.WithStore(func(httplimit.StoreKeys) (httplimit.Store, error) {
+		return downStore{}, nil
+	})))
+	t.Cleanup(func() { l.Close() })
+	conn := dial(t, serve(t, &echo{}, limited(l)...))
+	var trailer metadata.MD
+	err := say(t.Context(), conn, grpc.Trailer(&trailer))
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	require.Empty(t, status.Convert(err).Details())
+	require.Equal(t, []string{"2"}, trailer["retry-after"], "rounded up")
+	require.Empty(t, trailer["grpc-retry-pushback-ms"])
+}
+
 func TestServer_OmitsTheWaitIfNoneWouldDo(t *testing.T) {
 	p := everyone("bytes", sash.PerMinute(100).Log())
 	p.Cost = MessageBytes

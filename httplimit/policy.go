@@ -35,7 +35,8 @@ type Policy struct {
 	// /login", "/api/" or "GET example.com/files/{name}". A policy is for the requests that a ServeMux
 	// with this one pattern would serve or redirect. A request may match several policies; see
 	// [Limiter.Middleware]. The default, empty, is every request. Methods are compared with their case,
-	// so "post /login" matches no usual request. Nor does "POST/login": that is path /login of a host named post.
+	// so "post /login" matches no usual request. Nor does "POST/login", which is the path /login of a host
+	// named POST.
 	//
 	// Paths are compared as in a ServeMux, which distinguishes /login from /LOGIN and /login/. If the
 	// router behind the middleware serves them alike, give [WithPathFolding], or clients get past the

@@ -22,8 +22,9 @@ import (
 //
 // The kind of limit tells how requests are spaced. Under sash.PerSecond(10).Log(), ten are sent at once,
 // and ten more after a second. A [sash.TokenBucket] paces them: sash.PerSecond(10).TokenBucket(1) sends
-// one each 100 milliseconds, and a larger Burst lets that many go at once after a pause. What a server
-// receives is spaced less evenly: a connection that is dialled makes a request late, and the next one not.
+// one each 100 milliseconds, and a larger Burst lets that many go at once after a pause. They
+// reach the server less evenly spaced: a request on a new connection arrives later than one on an open
+// connection.
 //
 // A request waits as in [sash.Limiter.Wait], on the key of its host, for as long as its context allows.
 // The Transport retries nothing by itself, and follows no redirect: the client does, and each hop waits

@@ -107,8 +107,8 @@
 // The policy is the Name of the httplimit.Policy. It is empty for a sash.Limiter.
 //
 // The limit is the text of the limit that decided, such as "300/1m0s". For an admitted request
-// of several limits, that is the one with the least left. Plans with equal limits share a text. All limits
-// of keys' own, by WithLimitsFor and SetLimits, are "other". A new limit of Reconfigure is "other" until the next
+// of several limits, that is the one with the least left. Plans with equal limits share a text. A limit of
+// a key's own, by WithLimitsFor or SetLimits, is "other" unless the policy or a plan has it, too. A new limit of Reconfigure is "other" until the next
 // scrape. Without a decision, the limit is empty.
 //
 // The result is one of

@@ -110,9 +110,11 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) (none Reserva
 		case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):
 			return none, fmt.Errorf("sashredis: Wait: it may have been charged: %w", d.Err)
 		}
-		if deadline, ok := ctx.Deadline(); ok && l.clock == nil && d.By != ByFallback && a.certain > time.Until(deadline) {
-			return none, fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
-				a.certain, time.Until(deadline), context.DeadlineExceeded)
+		if deadline, ok := ctx.Deadline(); ok && l.clock == nil && d.By != ByFallback {
+			if left := time.Until(deadline); a.certain > left {
+				return none, fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
+					a.certain, max(0, left), context.DeadlineExceeded)
+			}
 		}
 		l.queues.End(w, []queue.Claim{everything})
 		if err := l.sleep(ctx, w, a.pauseOf(t, &pause)); err != nil {

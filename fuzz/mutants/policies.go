@@ -129,7 +129,7 @@ var ofPolicies = []mutant{
 	},
 	{
 		name: "replay-takes-codes", fault: "a policy that charges codes of gRPC is replayed on logs of HTTP, and charges nothing",
-		file: "cmd/sash/internal/replay/needs.go", old: "if len(p.Charge) > 0 && !slices.ContainsFunc(p.Charge, ofHTTP) {", new: "if false {",
+		file: "cmd/sash/internal/replay/needs.go", old: "if p.OfCodes() {", new: "if false {",
 		tests: "TestPolicies_Refuses", in: "cmd/sash/internal/replay",
 	},
 }

@@ -60,12 +60,13 @@
 //     WithSkip. It skips requests with one of the methods, from one of the networks, or for which
 //     the function says so. With networks, it may have address, the source of the address as in a
 //     key.
-//   - charge: for which statuses a request stays charged: one or a list of statuses such as 401
-//     and classes such as 4xx. Under packages grpclimit and connectlimit, calls have no status but a
-//     code, so name codes there, as gRPC spells them: UNAUTHENTICATED. A request has one of the two:
-//     under the other kind alone, every charge is given back.
-//   - charge-uncertain: the same for uncertain answers. none means that there was no status. An
-//     empty list gives all of them back.
+//   - charge: for which answers a request stays charged: one or a list of statuses such as 401, classes
+//     such as 4xx, and codes of gRPC such as UNAUTHENTICATED. Under packages grpclimit and connectlimit, an
+//     answer has a code and no status, so name codes there. A policy that names statuses alone there gives
+//     back each charge whose answer is certain. So does a policy of HTTP requests that names codes alone.
+//   - charge-uncertain: the same for uncertain answers. none means that there was no status, and is the
+//     same as OK. A call whose client has gone has the code CANCELLED or DEADLINE_EXCEEDED. An empty list
+//     gives all of them back.
 //   - settle: bytes, estimate, {header: NAME} for [httplimit.SettleHeader], or a name of
 //     [WithSettle].
 //   - queue: a mapping with wait, a duration such as 2s; requests; and, if you like,

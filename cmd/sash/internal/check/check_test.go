@@ -66,7 +66,9 @@ func TestWarnings(t *testing.T) {
 		{"a class leaves all", "limits: 9/s, leave: {header: X-Class, classes: {a: 9, b: 1}}, " + address, "limits: 9/s, leave: {header: X-Class, classes: {a: 8, b: 1}}, " + address,
 			`no request of the class "a" is ever admitted: it leaves 9 and costs 1`},
 		{"a method in lower case", "pattern: post /login, limits: 9/s, " + address, "pattern: POST /login, limits: 9/s, " + address, "its pattern matches no usual request, as methods are compared with their case: write POST"},
-		{"a misspelled method", "pattern: POTS /login, limits: 9/s, " + address, "pattern: PURGE /login, limits: 9/s, " + address, "its pattern matches no usual request: POTS is no method that is registered"},
+		{"a misspelled method", "pattern: POTS /login, limits: 9/s, " + address, "pattern: PURGE /login, limits: 9/s, " + address, "HTTP has no registered method POTS"},
+		{"a misspelled method in lower case", "pattern: pots /login, limits: 9/s, " + address, "pattern: M-SEARCH/login, limits: 9/s, " + address, "HTTP has no registered method pots"},
+		{"a method after a space", "pattern: ' POST /login', limits: 9/s, " + address, "pattern: search/login, limits: 9/s, " + address, `its pattern is for a host named "POST": write "POST /login"`},
 		{"a method without a space", "pattern: Post/login, limits: 9/s, " + address, "pattern: posts/login, limits: 9/s, " + address, `its pattern is for a host named "Post": write "POST /login"`},
 		{"twins", "limits: 9/m, " + address + "}" + other[:len(other)-1], "limits: 9/m, charge: 401, " + address + "}" + other[:len(other)-1], `it has the pattern, the key and the charges of "one": one policy with the limits of both`},
 		{"a counter", "limits: 100/s counter, " + address, "limits: 100/s, " + address, "100/1s counter may deny a client that keeps to it"},
@@ -80,6 +82,7 @@ func TestWarnings(t *testing.T) {
 		{"a plan that clients choose", "limits: 5/s, plan: {header: user-agent}, plans: {a: 9/s}, " + address, "limits: 5/s, plan: {header: X-Plan}, plans: {a: 9/s}, " + address, "its plan is told by User-Agent, which clients send"},
 		{"an account is locked", "limits: 5/h, charge: [401, 403], key: account", "limits: 5/h, charge: 401, key: {join: [account, address]}", "any client can lock the account of another by wrong passwords: join account with the address"},
 		{"an account of gRPC is locked", "limits: 5/h, charge: UNAUTHENTICATED, key: account", "limits: 5/h, charge: NOT_FOUND, key: account", "any client can lock the account of another by wrong passwords"},
+		{"cancelling is free", "limits: 5/h, charge: NOT_FOUND, charge-uncertain: [none, NOT_FOUND, CANCELLED], " + address, "limits: 5/h, charge: NOT_FOUND, charge-uncertain: [NOT_FOUND, CANCELLED, DEADLINE_EXCEEDED], " + address, "a client that cancels its call is charged nothing: add CANCELLED and DEADLINE_EXCEEDED"},
 		{"hanging up is free", "limits: 5/h, charge: 401, charge-uncertain: 401, " + address, "limits: 5/h, charge: 401, charge-uncertain: [none, 401], " + address, "a client that hangs up before the answer is charged nothing"},
 		{"a shadow", "limits: 5/h, shadow: true, " + address, "limits: 5/h, shadow: false, " + address, "it is a shadow, and denies nothing"},
 	}

@@ -18,7 +18,7 @@
 // A warning is about what New accepts and is mostly a mistake. Each begins with the place of the policy.
 //
 //   - A request is never admitted: its cost, or what it must leave, is more than a limit holds.
-//   - A pattern has a method such as post or POTS, which no client sends, or a host such as POST for want of a space.
+//   - A pattern has a method such as post or POTS, which no client sends, or for want of a space a host POST.
 //   - Two policies have the same pattern, key and charges: one with the limits of both does the same.
 //   - A limit is a counter, which may deny a client that keeps to the limit.
 //   - The lease of a limit of what is at once is under 5 seconds: requests that last longer do not count.

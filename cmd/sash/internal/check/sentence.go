@@ -211,11 +211,15 @@ func nearText(p *policies.Policy) string {
 }
 
 func denialText(p *policies.Policy) string {
+	answer := "429"
+	if p.OfCodes() {
+		answer = "RESOURCE_EXHAUSTED"
+	}
 	switch {
 	case p.Shadow:
 		return "a shadow, which denies nothing"
 	case p.Queue.Wait > 0:
-		return fmt.Sprintf("denied requests wait up to %s, %s at a time, and then get 429", output.Short(p.Queue.Wait), humanize.Comma(int64(p.Queue.Requests)))
+		return fmt.Sprintf("denied requests wait up to %s, %s at a time, and then get %s", output.Short(p.Queue.Wait), humanize.Comma(int64(p.Queue.Requests)), answer)
 	}
-	return "denied requests get 429"
+	return "denied requests get " + answer
 }

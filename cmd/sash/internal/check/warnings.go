@@ -35,16 +35,20 @@ func warnings(file *policies.File) (all []finding) {
 // oddMethod finds a method that clients do not send, and a host that is a method for want of a space.
 func oddMethod(file *policies.File, i int) string {
 	method, host, path := partsOf(file.Policies[i].Pattern)
-	switch upper := strings.ToUpper(method); {
+	upper, named := strings.ToUpper(method), strings.ToUpper(strings.TrimSpace(host))
+	switch {
+	case method != "" && !usualMethod(upper):
+		return fmt.Sprintf("its pattern matches no usual request: HTTP has no registered method %s", method)
 	case method != upper:
 		return fmt.Sprintf("its pattern matches no usual request, as methods are compared with their case: write %s", upper)
-	case method != "" && !usualMethod(method):
-		return fmt.Sprintf("its pattern matches no usual request: %s is no method that is registered", method)
-	case method == "" && usualMethod(strings.ToUpper(host)):
-		return fmt.Sprintf("its pattern is for a host named %q: write \"%s %s\"", host, strings.ToUpper(host), path)
+	case method == "" && slices.Contains(commonMethods, named):
+		return fmt.Sprintf("its pattern is for a host named %q: write \"%s %s\"", strings.TrimSpace(host), named, path)
 	}
 	return ""
 }
+
+// commonMethods are the methods for which a host is taken that is named like one.
+var commonMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
 
 // usualMethod reports whether method is in the registry of HTTP's methods, or is PURGE, which caches take.
 // See https://www.iana.org/assignments/http-methods.
@@ -101,7 +105,13 @@ func longQueue(file *policies.File, i int) string {
 
 // hangUps finds charges that a client gets back by hanging up.
 func hangUps(file *policies.File, i int) string {
-	if stays := file.Policies[i].ChargeUncertain; stays != nil && !stays(0) {
+	const cancelled, deadlineExceeded, none = 1, 4, 0
+	p := &file.Policies[i]
+	switch stays := p.ChargeUncertain; {
+	case stays == nil:
+	case p.OfCodes() && !(stays(cancelled) && stays(deadlineExceeded)):
+		return "a client that cancels its call is charged nothing: add CANCELLED and DEADLINE_EXCEEDED to charge-uncertain"
+	case !p.OfCodes() && !stays(none):
 		return "a client that hangs up before the answer is charged nothing: add none to charge-uncertain"
 	}
 	return ""

@@ -28,9 +28,17 @@ type Policy struct {
 	Plan   string // the header that names the plan; "" if there is none, or a function names it
 	Skip   Skip
 	Leave  Leave
-	Cost   *int64   // of each request; nil if it is 1, or a function tells it
-	Charge []string // statuses, classes and codes of gRPC, as in the file; nil keeps all charges
+	Cost   *int64 // of each request; nil if it is 1, or a function tells it
 	Settle Settle
+	// Charge and Uncertain are the statuses, classes and codes of gRPC for which charges stay, as in the file. A
+	// nil Charge keeps all.
+	Charge, Uncertain []string
+}
+
+// OfCodes reports whether p charges by codes of gRPC, and by no status of HTTP: so it is for calls of gRPC.
+func (p *Policy) OfCodes() bool {
+	named := slices.DeleteFunc(slices.Concat(p.Charge, p.Uncertain), func(s string) bool { return s == "none" })
+	return len(named) > 0 && !slices.ContainsFunc(named, func(s string) bool { return '0' <= s[0] && s[0] <= '9' })
 }
 
 // Skip is the requests that a policy skips.

@@ -26,13 +26,14 @@ func (r *reader) policies(list *policytree.Node) (all []Policy) {
 // policy reads what a policy is made of.
 func (r *reader) policy(n *policytree.Node) Policy {
 	p := Policy{
-		Place:  placeOf(n),
-		Key:    r.key(n.Field("key")),
-		Plan:   headerOf(n.Field("plan")),
-		Charge: texts(n.Field("charge")),
-		Leave:  r.leave(n.Field("leave")),
-		Skip:   r.skip(n.Field("skip")),
-		Settle: r.settle(n.Field("settle")),
+		Place:     placeOf(n),
+		Key:       r.key(n.Field("key")),
+		Plan:      headerOf(n.Field("plan")),
+		Charge:    texts(n.Field("charge")),
+		Uncertain: texts(n.Field("charge-uncertain")),
+		Leave:     r.leave(n.Field("leave")),
+		Skip:      r.skip(n.Field("skip")),
+		Settle:    r.settle(n.Field("settle")),
 	}
 	if plan := n.Field("plan"); isText(plan) {
 		r.function("WithPlan", plan)

@@ -32,6 +32,7 @@ func TestPolicies_RefusesWhatALogDoesNotTell(t *testing.T) {
 		{"a header of an answer", ofCombined, `limits: 1/s, key: address, settle: {header: X-Cost}`, `for "one": - has no answer's header X-Cost`},
 		{"a status", ofMicros, `limits: 1/s, key: address, charge: 401`, `for "one": - has no status, line 1 is a .tsv`},
 		{"a code of gRPC", ofCombined, `limits: 1/s, key: address, charge: [UNAUTHENTICATED, PERMISSION_DENIED]`, `for "one": - has no code of gRPC, line 1 is Combined Log Format`},
+		{"a code of an uncertain answer", ofCombined, `limits: 1/s, key: address, charge-uncertain: [none, CANCELLED]`, `for "one": - has no code of gRPC`},
 		{"bytes", ofMicros, `limits: 1/s, key: address, settle: bytes`, `for "one": - has no size`},
 		{"a path", ofMicros, `limits: 1/s, key: address, pattern: /api/`, `for "one": - has no path`},
 		{"a method", ofMicros, `limits: 1/s, key: address, pattern: POST /api/`, `for "one": - has no method`},

@@ -72,8 +72,8 @@ func (n *needs) response(p *policies.Policy, by string) {
 	if p.Policy.Charge != nil || p.ChargeUncertain != nil {
 		n.need(traffic.Status, by)
 	}
-	if len(p.Charge) > 0 && !slices.ContainsFunc(p.Charge, ofHTTP) {
-		n.need("code of gRPC", by) // which no log has
+	if p.OfCodes() {
+		n.need("code of gRPC", by) // which is read from no log
 	}
 	if p.Settle.Bytes {
 		n.need(traffic.Size, by)
@@ -190,9 +190,6 @@ func (n *needs) named(on *traffic.Traffic) bool {
 	}
 	return false
 }
-
-// ofHTTP reports whether a status of a file is one of HTTP, such as 401 or 4xx, and no code of gRPC.
-func ofHTTP(status string) bool { return '0' <= status[0] && status[0] <= '9' }
 
 // hasMethod reports whether a pattern has a method.
 func hasMethod(pattern string) bool { return strings.ContainsAny(pattern, " \t") }

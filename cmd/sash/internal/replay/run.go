@@ -161,8 +161,8 @@
 //     http_x_api_key, request.headers.X-Api-Key, request_X-Api-Key, cs(X-Api-Key) or X-Api-Key.
 //   - The key route needs each pattern of the server, by -route. Requests that none serves, or that the
 //     mux redirects, are counted apart, as the middleware is then put around the handlers.
-//   - charge and charge-uncertain need the status. No log has the codes of gRPC, so a policy that charges
-//     them alone is refused. settle: bytes needs the size, and settle by a header needs that, as in
+//   - charge and charge-uncertain need the status. Codes of gRPC are read from no log, so a policy that
+//     names them alone is refused. settle: bytes needs the size, and settle by a header needs that, as in
 //     sent_http_x_cost, resp_headers.X-Cost or downstream_X-Cost.
 //   - A limit of what is at once needs how long each request has lasted; see below.
 //
