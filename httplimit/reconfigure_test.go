@@ -592,10 +592,18 @@ func TestReconfigure_WhileRequestsWait(t *testing.T) {
 		require.Equal(t, []string{"2 served", "3 served", "4 served"}, sorted(append(log, l.after(time.Minute)...)))
 		require.Equal(t, 0, l.Waiting())
 	})
-	synctest.Test(t, func(t *testing.T) { // they keep their order
+	synctest.Test(t, func(t *testing.T) { // they keep their order, though the first to start over is the last that waits again
 		l := waiting(t)
-		for range 20 {
-			require.NoError(t, l.Reconfigure(policy(1), per("b", "/b", sash.PerHour(1))))
+		var began atomic.Int64
+		slow := policy(1)
+		slow.Cost = func(*http.Request) int64 {
+			time.Sleep(time.Second / time.Duration(began.Add(1))) // of the bubble
+			return 1
+		}
+		for range 5 { // an odd number, since two turns would bring them back into order
+			began.Store(0)
+			require.NoError(t, l.Reconfigure(slow, per("b", "/b", sash.PerHour(1))))
+			time.Sleep(time.Second) // of the bubble
 			require.Empty(t, l.happened())
 		}
 		for _, want := range []string{"2 served", "3 served", "4 served"} {
@@ -628,17 +636,19 @@ func TestReconfigure_WhileRequestsWait(t *testing.T) {
 			require.Equal(t, 30*time.Second, e.Waited)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // without a Queue, those that policies deny together are denied
-		b := per("b", "", sash.PerHour(9))
-		l := newLobby(t, policy(1), b, httplimit.WithSash(sash.WithMaxKeys(3, sash.DenyNew)))
-		key, _ := l.KeyFor("b", newRequest("GET /", "X-Key", "other"))
-		require.True(t, l.Sash().Allow(key))
-		l.send("1", "GET /", "X-Key", "k")
-		l.send("2", "GET /", "X-Key", "k")
-		require.NoError(t, l.Reconfigure(b, per("c", "", sash.PerHour(1)), per("d", "", sash.PerHour(1))))
-		require.Len(t, l.happened(), 2, "there is room for the keys of c and d each, but not for both")
-		require.Equal(t, 0, l.Waiting())
-	})
+	for range 10 {
+		synctest.Test(t, func(t *testing.T) { // without a Queue, those that policies deny together are denied
+			b := per("b", "", sash.PerHour(9))
+			l := newLobby(t, policy(1), b, httplimit.WithSash(sash.WithMaxKeys(3, sash.DenyNew)))
+			key, _ := l.KeyFor("b", newRequest("GET /", "X-Key", "other"))
+			require.True(t, l.Sash().Allow(key))
+			l.send("1", "GET /", "X-Key", "k")
+			l.send("2", "GET /", "X-Key", "k")
+			require.NoError(t, l.Reconfigure(b, per("c", "", sash.PerHour(1)), per("d", "", sash.PerHour(1))))
+			require.Len(t, l.happened(), 2, "there is room for the keys of c and d each, but not for both")
+			require.Equal(t, 0, l.Waiting())
+		})
+	}
 	// A client that goes when its policies have been replaced is not served, and not charged.
 	leaving := func(t *testing.T, change func(p *httplimit.Policy, leave func())) []httplimit.Event {
 		var events []httplimit.Event
