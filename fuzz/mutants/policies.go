@@ -119,7 +119,7 @@ var ofPolicies = []mutant{
 	},
 	{
 		name: "check-knows-all-methods", fault: "a pattern with a misspelled method gets no warning",
-		file: "cmd/sash/internal/check/warnings.go", old: "case method != \"\" && !usualMethod(method):", new: "case false:",
+		file: "cmd/sash/internal/check/warnings.go", old: "case method != \"\" && !usualMethod(upper):", new: "case false:",
 		tests: "TestWarnings", in: "cmd/sash/internal/check",
 	},
 	{

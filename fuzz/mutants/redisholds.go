@@ -85,12 +85,12 @@ var ofRedisHolds = []mutant{
 	// Waiting.
 	{
 		name: "redis-wait-refuses-what-is-held", fault: "a deadline refuses a Wait that a release may admit",
-		file: "sashredis/wait.go", old: "a.certain > time.Until(deadline)", new: "d.RetryAfter > time.Until(deadline)",
+		file: "sashredis/wait.go", old: "a.certain > left", new: "d.RetryAfter > left",
 		tests: "TestAtOnce|TestModel$",
 	},
 	{
 		name: "redis-wait-never-refuses", fault: "a Wait that is sure to be too late waits",
-		file: "sashredis/wait.go", old: "a.certain > time.Until(deadline)", new: "a.certain == sash.Never",
+		file: "sashredis/wait.go", old: "a.certain > left", new: "a.certain == sash.Never",
 		tests: "TestAtOnce|TestWait",
 	},
 	{
