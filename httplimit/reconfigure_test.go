@@ -592,7 +592,8 @@ func TestReconfigure_WhileRequestsWait(t *testing.T) {
 		require.Equal(t, []string{"2 served", "3 served", "4 served"}, sorted(append(log, l.after(time.Minute)...)))
 		require.Equal(t, 0, l.Waiting())
 	})
-	synctest.Test(t, func(t *testing.T) { // they keep their order, though the first to start over is the last that waits again
+	// They keep their order, though the first to start over is the last to wait again.
+	synctest.Test(t, func(t *testing.T) {
 		l := waiting(t)
 		var began atomic.Int64
 		slow := policy(1)

@@ -21,8 +21,8 @@ import (
 	"github.com/seed-30da4c49/sash/httplimit/policyfile"
 )
 
-// A file names codes as gRPC does. A policy that charges one of them keeps the charge of calls that are answered
-// by it, and gives back those of all other calls, under grpclimit and under connectlimit.
+// A file names codes as gRPC does. If a policy names one code, a call with that code stays charged, and a call
+// with any other code gets its charge back. Both packages do so.
 func TestPolicyFile_ChargesByCodes(t *testing.T) {
 	servers := map[string]func(*testing.T, *httplimit.Limiter, codes.Code) (target string){
 		"grpclimit": serveGRPC,
@@ -56,7 +56,7 @@ func TestPolicyFile_ChargesByCodes(t *testing.T) {
 	}
 }
 
-// limiterOfFile returns a limiter of two calls an hour, of which only those with that code stay charged.
+// limiterOfFile returns a limiter that admits two calls an hour. A call stays charged if its code is code.
 func limiterOfFile(t *testing.T, code string) *httplimit.Limiter {
 	file := fmt.Sprintf("policies: [{name: all, pattern: %s, limits: 2/h, key: everyone, charge: %s}]", sayProcedure, code)
 	policies, err := policyfile.Parse("limits.yaml", []byte(file))
