@@ -165,4 +165,29 @@ var ofAdapters = []mutant{
 		file: "httplimit/ginlimit/ginlimit.go", old: "	defer func() { n.c.Writer = own }() // also for a Recovery before the middleware\n", new: "",
 		tests: "TestGin_LetsMiddlewareBeforeItAnswer|TestAdapters_KnowAPanic", in: inFrameworks,
 	},
+	{
+		name: "adapters-keep-the-form", fault: "a handler does not find the form that a policy has read, nor the server its files",
+		file: "httplimit/internal/adapter/adapter.go", old: "	own.Form, own.PostForm, own.MultipartForm = r.Form, r.PostForm, r.MultipartForm\n", new: "",
+		tests: "TestAdapters_PoliciesAndHandlersReadOneForm", in: inFrameworks,
+	},
+	{
+		name: "gin-leaves-files", fault: "the server does not delete the files of a form that a handler has read",
+		file: "httplimit/ginlimit/ginlimit.go", old: "			defer adapter.ShareForm(own, r) // also if a handler panics\n", new: "",
+		tests: "TestAdapters_PoliciesAndHandlersReadOneForm", in: inFrameworks,
+	},
+	{
+		name: "echo-leaves-files", fault: "the server does not delete the files of a form that a handler has read",
+		file: "httplimit/internal/eitherecho/eitherecho.go", old: "	defer adapter.ShareForm(request, r) // also if a handler panics\n", new: "",
+		tests: "TestAdapters_PoliciesAndHandlersReadOneForm", in: inFrameworks,
+	},
+	{
+		name: "echo-reads-another-form", fault: "a policy that reads the form by echo's context takes it from the handler",
+		file: "httplimit/internal/eitherecho/eitherecho.go", old: "	c.SetRequest(r) // whose form a policy may read by c, too\n", new: "",
+		tests: "TestAdapters_PoliciesAndHandlersReadOneForm", in: inFrameworks,
+	},
+	{
+		name: "gin-reads-another-form", fault: "a policy that reads the form by gin's context takes it from the handler",
+		file: "httplimit/ginlimit/ginlimit.go", old: "		c.Request = r // whose form a policy may read by c, too\n", new: "",
+		tests: "TestAdapters_PoliciesAndHandlersReadOneForm", in: inFrameworks,
+	},
 }

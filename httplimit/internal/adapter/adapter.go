@@ -17,6 +17,12 @@ func With[C any](ctx context.Context, c C) context.Context {
 	return context.WithValue(ctx, own[C]{}, c)
 }
 
+// ShareForm gives own, the request of the server, the form of r, which is a copy of own. A body can be read only
+// once, so handlers must find what policies have read. And the server deletes only the files that own knows.
+func ShareForm(own, r *http.Request) {
+	own.Form, own.PostForm, own.MultipartForm = r.Form, r.PostForm, r.MultipartForm
+}
+
 // ContextOf returns the framework's context of a request whose context has come from With.
 func ContextOf[C any](r *http.Request) (c C, ok bool) {
 	c, ok = r.Context().Value(own[C]{}).(C)
