@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -127,6 +128,14 @@ func dialBuffer(t *testing.T, e *echo, options ...grpc.ServerOption) *grpc.Clien
 	return dial(t, "passthrough:///buffer", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return buffer.DialContext(ctx)
 	}))
+}
+
+// dialSocket serves e on a Unix socket.
+func dialSocket(t *testing.T, e *echo, options ...grpc.ServerOption) *grpc.ClientConn {
+	socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	serveOn(t, socket, e, options...)
+	return dial(t, "unix:"+socket.Addr().String())
 }
 
 // What the tests share with the tests of connectlimit.

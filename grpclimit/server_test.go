@@ -367,12 +367,31 @@ func TestServer_LimitsUnixSocketsAndBuffersByAddress(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, status.Code(say(t.Context(), conn)))
 
 	l, _ = limiter(t, p)
-	socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	require.NoError(t, err)
-	serveOn(t, socket, &echo{}, limited(l)...)
-	conn = dial(t, "unix:"+socket.Addr().String())
+	conn = dialSocket(t, &echo{}, limited(l)...)
 	require.NoError(t, say(t.Context(), conn))
 	require.Equal(t, codes.ResourceExhausted, status.Code(say(t.Context(), conn)))
+}
+
+// A message comes from where its stream comes from.
+func TestStream_LimitsMessagesOnUnixSocketsAndBuffersByAddress(t *testing.T) {
+	calls, _ := limiter(t, everyone("calls", sash.PerMinute(100)))
+	for name, option := range map[string]func(*httplimit.Limiter) Option{"received": LimitReceived, "sent": LimitSent} {
+		t.Run(name, func(t *testing.T) {
+			check := func(serve func(options ...grpc.ServerOption) *grpc.ClientConn) {
+				p := everyone("messages", sash.PerMinute(1))
+				p.Key = httplimit.ByAddress()
+				messages, _ := limiter(t, p)
+				stream, err := serve(limited(calls, option(messages))...).NewStream(t.Context(), &chatDesc, chatMethod)
+				require.NoError(t, err)
+				for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+					require.NoError(t, stream.SendMsg(message(t, 10)))
+					require.Equal(t, want, status.Code(stream.RecvMsg(new(wrapperspb.BytesValue))))
+				}
+			}
+			check(func(options ...grpc.ServerOption) *grpc.ClientConn { return dialBuffer(t, &echo{}, options...) })
+			check(func(options ...grpc.ServerOption) *grpc.ClientConn { return dialSocket(t, &echo{}, options...) })
+		})
+	}
 }
 
 // A transport within the process may call interceptors with a bare context.

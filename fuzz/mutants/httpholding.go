@@ -128,6 +128,11 @@ var ofHTTPHolding = []mutant{
 		tests: "TestStream_AMessageHolds",
 	},
 	{
+		name: "rpc-messages-come-from-nowhere", fault: "a message on a Unix socket has no local address, so ByAddress refuses it",
+		file: "internal/rpc/request.go", old: "local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)", new: "var local net.Addr",
+		tests: "TestStream_LimitsMessagesOnUnixSockets",
+	},
+	{
 		name: "client-holding-nothing", fault: "a request that waits holds its units for their lease",
 		file: "httplimit/transport.go", old: "held, err = internals.WaitHolding(t.Limiter, ctx, key, n)", new: "err = t.Limiter.Wait(ctx, key, n)",
 		tests: "TestTransport_HoldsUnits",

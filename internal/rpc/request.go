@@ -83,7 +83,8 @@ func (c *callContext) Value(key any) any {
 
 // withMessage returns the request of a message that belongs to the call of r.
 func withMessage(ctx context.Context, r *http.Request, message any, size func(any) int64) *http.Request {
-	return r.WithContext(&callContext{Context: ctx, message: message, size: size})
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return r.WithContext(&callContext{Context: ctx, message: message, size: size, local: local})
 }
 
 // MessageOf returns the message that the request with that context stands for, or nil.
