@@ -66,6 +66,8 @@ type shiftedAlgorithm interface {
 	algorithm
 	// begin returns the state of a key of that shift that was never charged.
 	begin(shift int64) state
+	// early returns by how much earlier than under a shift of 0 the periods of a key of that shift begin.
+	early(shift int64) int64
 }
 
 // A ringAlgorithm keeps the state of a key in a ring, which may have to grow.

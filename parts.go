@@ -80,6 +80,8 @@ func (r *slidingParts) begin(shift int64) state {
 	return state{c: shift, ring: newLanes(bits)}
 }
 
+func (r *slidingParts) early(shift int64) int64 { return shift * r.ticks.Step }
+
 func (r *slidingParts) needsRoom(s state, q query, res result) bool {
 	if res != admitted || q.n <= 0 {
 		return false

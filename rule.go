@@ -52,6 +52,14 @@ func (r *rule) begin(name string) state {
 	return state{}
 }
 
+// early returns by how much earlier the periods of the key of that name begin than its horizon tells.
+func (r *rule) early(name string) int64 {
+	if a, ok := r.algorithm.(shiftedAlgorithm); ok {
+		return a.early(window.ShiftOf(name))
+	}
+	return 0
+}
+
 // satisfiable reports whether l could ever admit n units.
 func (l *Limit) satisfiable(n int64) bool { return 0 <= n && n <= l.most() }
 

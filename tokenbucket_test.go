@@ -406,7 +406,7 @@ func TestTokenBucket_PacesWaitingCalls(t *testing.T) {
 	r := newTest(t, limit).rule()
 	for units, want := range map[int64]time.Duration{1: 0, 2: 0, 3: 333_333_333, 5: time.Second, 3_000_002: 1_000_000 * time.Second} {
 		first := r.firstOf(units)
-		require.EqualValues(t, want, r.readmitsAt(0, units-first), "%d units", units)
+		require.EqualValues(t, want, r.readmitsAt("k", 0, units-first), "%d units", units)
 	}
 }
 

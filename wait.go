@@ -458,7 +458,7 @@ func (l *Limiter) forecastAt(p *queue.Place[string], n, leave int64) time.Durati
 				firstAt = window.Plus(at, int64(next.RetryAfter))
 			}
 		}
-		lastAt := max(r.readmitsAt(firstAt, units-first), now)
+		lastAt := max(r.readmitsAt(p.Key, firstAt, units-first), now)
 		least = max(least, window.Wait(0, uint64(lastAt)-uint64(now)))
 	}
 	// The answer counts only if the same units are still ahead. If a waiter has been admitted since,
@@ -479,10 +479,10 @@ func (r *rule) firstOf(units int64) int64 {
 	return (units-1)%r.Count + 1
 }
 
-// readmitsAt returns the earliest instant at which r can admit a unit, if the unit that came that
-// many units before it is admitted at the given instant. Of units that are Count apart, the later
-// one is admitted at least horizon.life later, in whole windows or ticks.
-func (r *rule) readmitsAt(at, units int64) int64 {
+// readmitsAt returns the earliest instant at which r can admit a unit for the key of that name, if the
+// unit that came that many units before it is admitted at the given instant. Of units that are Count
+// apart, the later one is admitted at least horizon.life later, in whole windows, ticks or parts.
+func (r *rule) readmitsAt(name string, at, units int64) int64 {
 	h := r.algorithm.horizon()
 	if !h.dated {
 		return window.Plus(at, int64(r.bucket.TimeFor(units)))
@@ -491,12 +491,13 @@ func (r *rule) readmitsAt(at, units int64) int64 {
 	if windows >= int64(Never)/h.life {
 		return at // too far away to tell: a bound all the same
 	}
-	number, _ := window.Divide(at, h.resolution)
+	early := r.early(name)
+	number, _ := window.Divide(window.Plus(at, early), h.resolution)
 	number = window.Plus(number, windows*(h.life/h.resolution))
 	if number > math.MaxInt64/h.resolution {
 		return math.MaxInt64
 	}
-	return max(at, h.beginningOf(number))
+	return max(at, window.Plus(h.beginningOf(number), -early))
 }
 
 // rulesetOf returns the ruleset of the key of that name. If the key has no entry, that is

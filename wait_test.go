@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-30da4c49/sash/internal/window"
 )
 
 func TestWait_AdmitsAtOnceWhatFits(t *testing.T) {
@@ -140,6 +142,35 @@ func TestWait_ForecastsTheTurnsOfEarlierWaiters(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The parts of a key begin at instants of its own, so what came late in a part is back soon after another part of the
+// clock begins.
+func TestWait_ForecastsByThePartsOfTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTest(t, Per(20, 160*time.Second), Per(1, 3*time.Second))
+		var key string
+		for key = "k"; window.ShiftOf(key) != window.Shifts/2; key += "k" {
+		}
+		// Its parts begin at 5 s, 15 s and so on.
+		_, since := window.Divide(l.clock.Now(), int64(10*time.Second))
+		time.Sleep(10*time.Second - time.Duration(since) - time.Second/2) // of the bubble
+		require.True(t, l.Allow(key))
+		for range 20 {
+			go l.Wait(t.Context(), key, 1)
+		}
+		synctest.Wait()
+		// The twentieth is admitted when the unit above and the one of the first, 3 s later, are back.
+		back := 155*time.Second + time.Second/2
+		short, cancel := context.WithTimeout(t.Context(), back-1)
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(t, l.Wait(short, key, 1), context.DeadlineExceeded)
+		require.Zero(t, time.Since(start))
+		long, cancel := context.WithTimeout(t.Context(), back+3*time.Second)
+		defer cancel()
+		require.NoError(t, l.Wait(long, key, 1))
+	})
 }
 
 func TestWait_OnAManualClock(t *testing.T) {

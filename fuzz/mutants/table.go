@@ -970,6 +970,11 @@ var ofSash = []mutant{
 		tests: "TestWaitAll", in: ".",
 	},
 	{
+		name: "wait-forecasts-by-other-parts", fault: "a Wait that would be in time is refused, by parts that are not its key's",
+		file: "wait.go", old: "early := r.early(name)", new: "early := int64(0)",
+		tests: "TestWait_ForecastsByTheParts",
+	},
+	{
 		name: "waitall-forecasts-others", fault: "a Wait that may go before a WaitAll fails for the units of that",
 		file: "wait.go", old: "if len(targets) == 1 {", new: "if len(targets) > 0 {",
 		tests: "TestWaitAll_IsNotForecast",
