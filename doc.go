@@ -32,7 +32,7 @@
 //     [SystemClock], neither begins with a minute, hour or day of the wall clock:
 //     [PerDay] does not start at midnight.
 //   - A key is idle if it has the state of a key never seen. An idle key can be
-//     evicted, and no answer changes by it.
+//     evicted, and no answer under its limits changes by it.
 //
 // # Limits and algorithms
 //

@@ -64,8 +64,8 @@ const defaultLease = time.Minute
 // Words are separated by white space, which may also stand around the slash. Examples are
 // "100/s", "100 / minute", "5000/30d", "5/250ms log", "240/h buckets 1m", "10/s burst 100" and "5 at once".
 //
-// The error wraps [ErrInvalidLimit], quotes s and names every fault. It says what was
-// probably meant by texts such as "100r/m", "10 per minute" and "5 concurrent".
+// The error wraps [ErrInvalidLimit], quotes s and names every fault, or the first part that
+// cannot be read. It says what was probably meant by texts such as "100r/m", "10 per minute" and "5 concurrent".
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err != nil {

@@ -98,7 +98,8 @@ func (l *Limiter) Len() int {
 //
 // No answer changes by it, as long as the clock does not run back past the time at which
 // an evicted key had become idle. If it does, keys without an entry, new ones included,
-// are decided as at that time.
+// are decided as at that time. If a key is given a longer window later, units that had
+// ceased to count may count again, unless it was evicted.
 //
 // It looks at every key. No call on a tracked key waits for it, unless that makes a log grow. Such a
 // call, and one that makes or evicts an entry, may wait while 1/256 of the keys are listed.

@@ -166,8 +166,9 @@ func WithLimitsFor(f func(key string) []Limit) Option {
 // denied attempt is charged to every limit that it was checked against, up to Count; it empties a
 // [TokenBucket], at most. RetryAfter is then the time for which the key must be silent.
 //
-// A log, buckets and parts then remember no more than the newest Count units. So older units do not
-// count again if newer ones are given back, or if Count is raised.
+// A log, buckets and parts then remember the newest Count units, and all that were charged at the same
+// instant, or in the same bucket or part, as the oldest of these. Older units do not count again if newer
+// ones are given back, or if Count is raised.
 //
 // A Peek, a negative cost, and the attempts of a call that waits are not charged when they
 // are denied.

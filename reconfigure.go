@@ -112,7 +112,7 @@ func (l *Limiter) lockChanges(key string, limits []Limit) ([]Limit, error) {
 //     before, whatever the Count. A [TokenBucket] lacks as many units as before, whatever
 //     the Count and Burst. Of several such limits it takes an equal one. If there is none,
 //     it takes the one with the greatest Count. A TokenBucket takes one of its own rate,
-//     or else the one at its own place in the list, or else the first.
+//     or else the one at its own place in the list, or else the last.
 //   - Otherwise, the units that an old limit remembers are charged to the new limit
 //     again, oldest first. That old limit is the one with the finest resolution of those
 //     that remember as far back as the new limit looks. If none does, it is the one that
@@ -124,8 +124,10 @@ func (l *Limiter) lockChanges(key string, limits []Limit) ([]Limit, error) {
 // If that old limit knows only the window or bucket in which a unit was charged, the unit
 // is dated at the end of that window or bucket, or now if that is earlier. It may count
 // longer than it should, but never shorter. A [TokenBucket] does not know when the units
-// that it lacks were charged: they are dated now. Units older than the old limits remember
-// are lost. If the new limit is [Unlimited], all are: the keys are not tracked any more.
+// that it lacks were charged: they are dated now, which is too early on a clock that is set
+// back. Units older than the old limits remember are lost. Others that have ceased to count
+// may count again under a longer window, if the key was not evicted in between. If the new
+// limit is [Unlimited], all units are lost: the keys are not tracked any more.
 //
 // Once Reconfigure has returned, no call is decided by the old limits. A call that runs at
 // the same time is decided by the old limits or by the new ones, never by some of each.
