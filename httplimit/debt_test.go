@@ -125,11 +125,12 @@ func keyOf(t *testing.T, s *site) string {
 	return key
 }
 
-// Clients are told of the limit by its own name, and of nothing that carries its debts.
+// Clients and observers are told of the limit, and of nothing that carries its debts.
 func TestSettle_TellsDebtsByTheNameOfTheLimit(t *testing.T) {
 	p := per("p", "", sash.PerHour(4), sash.PerDay(1000))
 	p.Settle = httplimit.SettleBytes()
-	s := newSite(t, p)
+	var last httplimit.Event
+	s := newSite(t, p, httplimit.WithObserver(func(e httplimit.Event) { last = e }))
 	s.answer = func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 44)) }
 	s.do("GET /", "X-Key", "k")
 	s.clock.Advance(2 * time.Hour) // the window forgets all 44, and 36 of them are owed
@@ -139,6 +140,8 @@ func TestSettle_TellsDebtsByTheNameOfTheLimit(t *testing.T) {
 	require.Equal(t, `"p-1h";r=0;t=26100`, w.Header().Get("RateLimit"), "7 of 8 units must be there of a bucket that lacks 36")
 	require.Equal(t, "26100", w.Header().Get("Retry-After"))
 	require.Contains(t, w.Body.String(), `"violated-policies":["p-1h"]`)
+	require.Equal(t, httplimit.Denied, last.Outcome)
+	require.Equal(t, sash.PerHour(4), last.Decision.Limit)
 	require.Equal(t, p.Limits, s.Policies()[0].Limits)
 
 	require.NoError(t, s.Sash().Reconfigure(sash.PerHour(7)))

@@ -258,22 +258,27 @@ func (m *model) isWanted(w *wantedEvent, e httplimit.Event) bool {
 	if !httplimit.Decided(w.Outcome) {
 		return d == sash.Decision{}
 	}
-	return w.verdict == nil || w.take == nil || m.confirms(*w.verdict, w.take, d)
+	return w.verdict == nil || w.take == nil || m.confirms(*w.verdict, w.take, w.take.toldLimits(), d)
 }
 
-// confirms reports whether d is the decision of v on the key of t.
-func (m *model) confirms(v reference.Verdict, t *modelTake, d sash.Decision) bool {
+// confirms reports whether d is the decision of v on the key of t, where names are what its limits are told by.
+func (m *model) confirms(v reference.Verdict, t *modelTake, names []sash.Limit, d sash.Decision) bool {
 	if isUnlimited(t.limits) {
 		return d.Allowed == (t.cost >= 0)
 	}
-	return v.Confirms(answerOf(d, t))
+	for place, name := range names {
+		if name == d.Limit && v.Confirms(answerOf(d, t, place)) {
+			return true
+		}
+	}
+	return false
 }
 
-// answerOf returns d as package reference has it.
-func answerOf(d sash.Decision, t *modelTake) reference.Answer {
+// answerOf returns d, by the limit at that place, as package reference has it.
+func answerOf(d sash.Decision, t *modelTake, place int) reference.Answer {
 	return reference.Answer{
 		Allowed: d.Allowed, Remaining: d.Remaining, RetryAfter: int64(d.RetryAfter), ResetAfter: int64(d.ResetAfter),
-		Deciding: slices.Index(t.allLimits(), d.Limit), DecidingKey: t.key,
+		Deciding: place, DecidingKey: t.key,
 	}
 }
 
@@ -350,7 +355,7 @@ func (m *model) auditKey(key string) {
 	now, d, t := m.clock.Now(), m.peek(key, n), m.keys[key].take
 	t.cost = n
 	v := m.table.Consider(now, n, key)
-	if !m.confirms(v, &t, d) {
+	if !m.confirms(v, &t, t.allLimits(), d) {
 		m.failf("key %q at %v: %d units: %+v, want %+v", key, time.Duration(now), n, d, v.Answer())
 	}
 }

@@ -20,6 +20,18 @@ func debtBuckets(limits []sash.Limit) (buckets []sash.Limit, of []int) {
 // mayOwe reports whether the key of t carries debts. One with limits of its own does not.
 func (t *modelTake) mayOwe() bool { return t.Settle != nil && !t.own }
 
+// toldLimits returns the limits that observers are told of when the limits of allLimits decide.
+func (t *modelTake) toldLimits() []sash.Limit {
+	told := slices.Clone(t.limits)
+	if t.mayOwe() {
+		_, of := debtBuckets(t.limits)
+		for _, i := range of {
+			told = append(told, t.limits[i])
+		}
+	}
+	return told
+}
+
 // allLimits returns the limits of the key of t, those that carry debts among them.
 func (t *modelTake) allLimits() []sash.Limit {
 	all := slices.Clone(t.limits)

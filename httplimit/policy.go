@@ -389,11 +389,17 @@ func (p *policy) under(r *http.Request) *policy {
 // known returns those of limits that clients know: all but the ones by which p carries debts.
 func (p *policy) known(limits []sash.Limit) (known []sash.Limit) {
 	for _, l := range limits {
-		if q, own := p.quotaOf(l); !own || q.Limit == l {
+		if p.knownAs(l) == l {
 			known = append(known, l)
 		}
 	}
 	return known
+}
+
+// knownAs returns the limit that clients know for l: of one by which p carries debts, the limit that forgets them.
+func (p *policy) knownAs(l sash.Limit) sash.Limit {
+	q, _ := p.quotaOf(l)
+	return q.Limit
 }
 
 // queues reports whether a request that p denies may wait. A shadow denies none.

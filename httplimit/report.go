@@ -44,6 +44,9 @@ func (c *call) observe(t *take, outcome Outcome) {
 	}
 	if decidedOutcomes.has(outcome) {
 		e.Decision = t.decision
+		if t.Settle != nil {
+			e.Decision.Limit = t.knownAs(t.decision.Limit)
+		}
 	}
 	if len(t.crossed) > 0 && outcome == Admitted { // else the charge was undone
 		e.Near = t.known(t.crossed)

@@ -5,6 +5,7 @@ package tally
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -245,7 +246,7 @@ func (t *Tally) Observe(e *httplimit.Event) {
 			return
 		}
 	}
-	if e.Err != nil {
+	if e.Err != nil && e.Err != http.ErrServerClosed { // Close has refused it, and not a store
 		p.others[storeErrors].Add(1)
 	}
 	if e.QueueFull {

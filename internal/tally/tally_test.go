@@ -375,9 +375,10 @@ func TestTally_CountsWhatAStoreDidNotDecide(t *testing.T) {
 		httplimit.WithObserver(func(e httplimit.Event) { s.tally.Observe(&e) })))
 	require.NoError(t, s.tally.WatchPolicies(s.limiter))
 	s.do("a", 3)
+	s.tally.Observe(&httplimit.Event{Policy: "p", Outcome: httplimit.Denied, Err: http.ErrServerClosed}) // by Close
 	f := s.tally.Read()
 	require.Equal(t, []string{"p refunds 0", "p settlements 0", "p store_errors 3"}, others(f))
-	require.Equal(t, []string{"p 1/1h0m0s log admitted 3"}, lines(f.Decisions))
+	require.Equal(t, []string{"p 1/1h0m0s log admitted 3", "p other denied 1"}, lines(f.Decisions))
 	require.Empty(t, f.Stats, "the keys are elsewhere")
 }
 
