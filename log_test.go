@@ -279,6 +279,45 @@ func TestSeveralLimits_GrowOnlyFromTheStateThatWasRead(t *testing.T) {
 	require.EqualValues(t, 98, l.Peek("k", 0).Remaining)
 }
 
+// A ringAlgorithmThatWaits calls during after it has copied a ring to a smaller one.
+type ringAlgorithmThatWaits struct {
+	ringAlgorithm
+	during func()
+}
+
+func (a ringAlgorithmThatWaits) shrunk(g *ring) *ring {
+	defer a.during()
+	return a.ringAlgorithm.shrunk(g)
+}
+
+// A sweep has copied a ring when a call charges it. The ring stays, since the copy lacks the charge, and the
+// next sweep shrinks it.
+func TestSeveralLimits_ShrinkOnlyFromTheStateThatWasRead(t *testing.T) {
+	clock := NewManualClock(0)
+	l := newTest(t, Per(10_000, time.Hour).Log(), PerDay(1_000_000).Counter(), WithClock(clock))
+	for range 100 {
+		clock.Advance(1)
+		require.True(t, l.Allow("k"))
+	}
+	clock.Advance(2 * time.Hour)
+	require.True(t, l.Allow("k"))
+	full, charges := ringOf(l, "k"), 0
+	r := &l.own().rules[0]
+	r.algorithm = ringAlgorithmThatWaits{r.algorithm.(ringAlgorithm), func() {
+		if charges++; charges == 1 {
+			require.True(t, l.Allow("k"))
+		}
+	}}
+	l.Sweep()
+	require.Equal(t, 1, charges)
+	require.EqualValues(t, 9_998, l.Peek("k", 0).Remaining)
+	require.Same(t, full, ringOf(l, "k"))
+
+	l.Sweep()
+	require.Less(t, ringOf(l, "k").room(), full.room())
+	require.EqualValues(t, 9_998, l.Peek("k", 0).Remaining)
+}
+
 // A log that has changed when its turn comes to be resized may need it no more. Then it stays.
 func TestLog_ThatFitsIsNotResized(t *testing.T) {
 	l := newTest(t, Per(100, time.Hour).Log(), WithClock(NewManualClock(0)))

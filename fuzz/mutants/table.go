@@ -297,7 +297,7 @@ var ofSash = []mutant{
 	{
 		name: "log-shrinks-over-a-charge", fault: "units that are charged while it shrinks are lost",
 		file: "multi.go", old: "&& alive && e.tryBeginResize(word) {", new: "&& alive {",
-		tests: "TestRace_LogsUnderSeveralLimitsShrink",
+		tests: "TestSeveralLimits_ShrinkOnly",
 	},
 	{
 		name: "log-fast-two-steps", fault: "its fast path locks from another word than it has read the ring under",
