@@ -130,15 +130,18 @@ func appendPart(key []byte, part KeyFunc, r *http.Request) ([]byte, bool) {
 	// bytes, and the part is moved.
 	start := len(key)
 	key, ok := part(append(key, 0), r)
+	if !ok { // key may be anything
+		return key, false
+	}
 	length := len(key) - start - 1
 	check(length >= 0, "a KeyFunc has returned less than it was given")
 	if length < 0x80 {
 		key[start] = byte(length)
-		return key, ok
+		return key, true
 	}
 	var long [binary.MaxVarintLen64]byte
 	n := binary.PutUvarint(long[:], uint64(length))
-	return slices.Replace(key, start, start+1, long[:n]...), ok
+	return slices.Replace(key, start, start+1, long[:n]...), true
 }
 
 // FirstOf keys requests by the first of several identities that can be told, such as an API key, else the

@@ -152,3 +152,52 @@ func TestJoin_RefusesAPartThatDoesNotAppend(t *testing.T) {
 	require.Equal(t, 500, s.do("GET /", "X-Key", "abc").Code)
 	require.Contains(t, logged.String(), "returned less than it was given")
 }
+
+// A KeyFunc that cannot tell the identity may return any key, as one that returns nil and false.
+func TestJoin_CannotTellWhatAPartCannotTell(t *testing.T) {
+	session := func(key []byte, r *http.Request) ([]byte, bool) {
+		if v := r.Header.Get("Session"); v != "" {
+			return append(key, v...), true
+		}
+		return nil, false
+	}
+	joined := httplimit.Join(httplimit.ByHeader("X-Key"), session)
+	for name, c := range map[string]struct {
+		key  httplimit.KeyFunc
+		want string // the key of a request without a session; "": it cannot be told
+	}{
+		"Join":           {joined, ""},
+		"Join of Join":   {httplimit.Join(httplimit.ByHeader("X-Key"), joined), ""},
+		"FirstOf":        {httplimit.FirstOf(joined, httplimit.ByHeader("X-Key")), "\x01abc"},
+		"FirstOf alone":  {httplimit.FirstOf(joined, session), ""},
+		"Join of others": {httplimit.Join(httplimit.FirstOf(session, httplimit.ByHeader("X-Key"))), "\x04\x01abc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key, ok := c.key([]byte("p"), newRequest("GET /", "X-Key", "abc"))
+			require.Equal(t, c.want != "", ok)
+			if ok {
+				require.Equal(t, "p"+c.want, string(key))
+			}
+			p := per("each", "", sash.PerHour(1))
+			p.Key = c.key
+			s := newSite(t, p)
+			status := http.StatusOK
+			if c.want == "" {
+				status = http.StatusBadRequest
+			}
+			require.Equal(t, status, s.do("GET /", "X-Key", "abc").Code)
+			require.Equal(t, http.StatusOK, s.do("GET /", "X-Key", "abc", "Session", "s").Code)
+
+			transport := &httplimit.Transport{Limiter: sash.Must(sash.New(sash.PerHour(1))), Key: c.key, Base: noContent{}}
+			_, err := transport.RoundTrip(newRequest("GET /", "X-Key", "abc"))
+			require.Equal(t, c.want != "", err == nil, "%v", err)
+		})
+	}
+}
+
+// noContent answers each request with 204.
+type noContent struct{}
+
+func (noContent) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Request: r}, nil
+}

@@ -202,7 +202,13 @@ var modelKeys = []modelKey{
 		c.identity = func(*http.Request) (string, bool) { return "", true }
 	}},
 	{"Join", func(c *policyChoice) {
-		c.Key = httplimit.Join(httplimit.ByHeader("X-Key"), httplimit.Everyone())
+		header := func(key []byte, r *http.Request) ([]byte, bool) { // where it cannot tell, it returns no key
+			if id, ok := headerIdentity(r); ok {
+				return append(key, id...), true
+			}
+			return nil, false
+		}
+		c.Key = httplimit.Join(header, httplimit.Everyone())
 		c.identity = func(r *http.Request) (string, bool) {
 			id, ok := headerIdentity(r)
 			if len(id) >= 0x80 { // the length takes two bytes

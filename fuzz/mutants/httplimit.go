@@ -19,6 +19,11 @@ var ofHTTPLimit = []mutant{
 		tests: "TestReconfigure_WaitsForTheStore",
 	},
 	{
+		name: "join-of-what-cannot-be-told", fault: "Join panics over the key of a part that cannot tell the identity",
+		file: "httplimit/key.go", old: "if !ok { // key may", new: "if !ok && len(key) > start { // key may",
+		tests: "TestJoin_CannotTell",
+	},
+	{
 		name: "settle-estimate-if-aborted", fault: "a response that was aborted costs the estimate, though more was written",
 		file: "httplimit/charge.go", old: "r.Uncertain && cost < c.estimate", new: "r.Uncertain",
 		tests: "TestSettle",
