@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -105,8 +106,14 @@ func ByHost() KeyFunc {
 }
 
 // Everyone is one identity for all requests.
-func Everyone() KeyFunc {
-	return func(key []byte, _ *http.Request) ([]byte, bool) { return key, true }
+func Everyone() KeyFunc { return everyone }
+
+func everyone(key []byte, _ *http.Request) ([]byte, bool) { return key, true }
+
+// isEveryone reports whether key is the result of Everyone. Functions cannot be compared, but everyone is no
+// closure, so no other function has its code.
+func isEveryone(key KeyFunc) bool {
+	return reflect.ValueOf(key).Pointer() == reflect.ValueOf(everyone).Pointer()
 }
 
 // Join keys requests by several identities at once, such as address and account. Each part is preceded by

@@ -374,7 +374,9 @@ func (p *modelPolicy) panicOnRequest() {
 		}
 	}
 	key := p.Key
-	p.Key = func(b []byte, r *http.Request) ([]byte, bool) { check(r, "Key"); return key(b, r) }
+	if !p.everyone { // a function around Everyone is not Everyone
+		p.Key = func(b []byte, r *http.Request) ([]byte, bool) { check(r, "Key"); return key(b, r) }
+	}
 	if cost := p.Cost; cost != nil {
 		p.Cost = func(r *http.Request) int64 { check(r, "Cost"); return cost(r) }
 	}

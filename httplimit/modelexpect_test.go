@@ -90,7 +90,7 @@ func (m *model) take(p *modelPolicy, r *http.Request) (t modelTake, outcome http
 		return t, httplimit.Failed, false
 	case p.skips(r):
 		return t, 0, true
-	case fails("Key"):
+	case fails("Key") && !p.everyone:
 		return t, httplimit.Failed, false
 	}
 	t = modelTake{modelPolicy: p, cost: 1, limits: p.Limits}

@@ -159,17 +159,45 @@ func (m *model) heldApart(x, other *exchange, at int64) bool {
 // checkRoom checks that no queue has more requests than it may. Only those that can be in no other
 // queue are counted.
 func (m *model) checkRoom() {
-	all, each := map[string]int{}, map[string]int{}
+	all, each, ofClient := map[string]int{}, map[string]int{}, map[[2]string]int{}
 	for _, x := range m.exchanges {
-		if takes := x.expected.enforcedTakes(); isWaiting(x) && len(takes) == 1 {
-			t := &takes[0]
-			all[t.Name]++
-			each[t.key]++
-			if all[t.Name] > t.Queue.Requests || t.Queue.RequestsEach > 0 && each[t.key] > t.Queue.RequestsEach {
-				m.failf("%d requests wait under %s, %d of them for one key", all[t.Name], t.Name, each[t.key])
+		t, alone := onlyQueue(x)
+		if !isWaiting(x) || !alone {
+			continue
+		}
+		all[t.Name]++
+		each[t.key]++
+		if all[t.Name] > t.Queue.Requests || t.Queue.RequestsEach > 0 && each[t.key] > t.Queue.RequestsEach {
+			m.failf("%d requests wait under %s, %d of them for one key", all[t.Name], t.Name, each[t.key])
+		}
+		for _, own := range x.expected.enforcedTakes() {
+			client := [2]string{t.Name, own.key}
+			if ofClient[client]++; own.isClient(&t) && ofClient[client] > placesPerClient(&t) {
+				m.failf("%d requests of %q under %s wait under %s", ofClient[client], own.shown, own.Name, t.Name)
 			}
 		}
 	}
+}
+
+// onlyQueue returns the take of x that has a Queue, and whether it has exactly one.
+func onlyQueue(x *exchange) (t modelTake, alone bool) {
+	for _, own := range x.expected.enforcedTakes() {
+		if own.Queue.Wait > 0 {
+			t, alone = own, t.modelPolicy == nil
+		}
+	}
+	return t, alone
+}
+
+// isClient reports whether t tells clients apart in the queue of another take.
+func (t *modelTake) isClient(queue *modelTake) bool { return !t.everyone && t.key != queue.key }
+
+// placesPerClient returns how many requests of a client may wait in the queue of t.
+func placesPerClient(t *modelTake) int {
+	if t.Queue.RequestsPerClient == 0 {
+		return t.Queue.Requests - t.Queue.Requests/2
+	}
+	return t.Queue.RequestsPerClient
 }
 
 // expectRefusal checks that x, which might have waited or has, was refused rightly, and returns the
@@ -231,11 +259,7 @@ func (m *model) isFull(x *exchange) bool {
 			}
 		}
 		q := t.Queue
-		perClient := q.RequestsPerClient
-		if perClient == 0 {
-			perClient = q.Requests - q.Requests/2
-		}
-		if q.Wait > 0 && (all >= q.Requests || q.RequestsEach > 0 && each >= q.RequestsEach || ofClient >= perClient) {
+		if q.Wait > 0 && (all >= q.Requests || q.RequestsEach > 0 && each >= q.RequestsEach || ofClient >= placesPerClient(&t)) {
 			return true
 		}
 	}
@@ -246,7 +270,7 @@ func (m *model) isFull(x *exchange) bool {
 func (m *model) shareClient(x, other *exchange, t *modelTake) bool {
 	for _, a := range x.expected.enforcedTakes() {
 		for _, b := range other.expected.enforcedTakes() {
-			if a.key == b.key && a.key != t.key && a.shown != "" {
+			if a.key == b.key && a.isClient(t) {
 				return true
 			}
 		}

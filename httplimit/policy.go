@@ -263,8 +263,8 @@ type Queue struct {
 	RequestsEach int
 	// RequestsPerClient is how many requests of one client wait at a time in a queue that clients share,
 	// such as one of a policy for [Everyone]. A client is an identity under any other policy of the
-	// request, with or without a Queue; shadows and Everyone do not count. The default, 0, is half of
-	// Requests, rounded up. To set no bound, set it to Requests.
+	// request, with or without a Queue. Shadows do not count, and neither do policies whose Key is Everyone.
+	// The default, 0, is half of Requests, rounded up. To set no bound, set it to Requests.
 	//
 	// If no other policy tells clients apart, one client can fill the queue. A policy by which all is
 	// admitted tells them apart and costs no memory: its limit is [sash.Unlimited].
@@ -366,6 +366,7 @@ type policy struct {
 	route       int                // index among the routes of the limiter
 	settles     bool               // whether a charge may change after the response
 	onTerms     bool               // whether it has a Cost, a Leave or a near
+	everyone    bool               // whether its Key is Everyone, which tells no clients apart
 	near        int64              // its Near, 0 if there is no observer to be told
 	whole       *policy            // the policy with all its plans: itself, unless it is of one plan
 	holds       bool               // whether its limits hold units until the response has ended

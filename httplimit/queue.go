@@ -233,7 +233,7 @@ func newWaiter(takes []*take, number int64) *waiter {
 	keys, clients := make([]string, len(takes)), []string(nil) // under all policies; under those that tell clients apart
 	for i, t := range takes {
 		keys[i] = strings.Clone(t.key)
-		if t.body < t.end { // only Everyone has an empty identity
+		if !t.everyone {
 			clients = append(clients, keys[i])
 		}
 	}

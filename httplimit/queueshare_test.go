@@ -220,6 +220,9 @@ func TestQueue_BoundsWhatOneClientHolds(t *testing.T) {
 	both := forAll("too", "", sash.PerDay(1000), httplimit.Queue{Wait: time.Hour, Requests: 1})
 	each, unlimited, shadow := per("each", "", sash.PerMinute(100)), per("each", "", sash.Unlimited()), per("each", "", sash.PerMinute(100))
 	shadow.Shadow = true
+	anonymous, everyone := per("each", "", sash.Unlimited()), per("too", "", sash.PerDay(1000))
+	anonymous.Key = httplimit.By(func(r *http.Request) (string, bool) { return strings.Trim(r.Header.Get("X-Key"), "0"), true })
+	everyone.Key = httplimit.Everyone()
 	for name, test := range map[string]struct {
 		policies []httplimit.Option
 		want     []int // how many requests of one client wait, and of the next
@@ -229,6 +232,8 @@ func TestQueue_BoundsWhatOneClientHolds(t *testing.T) {
 		"all of it":               {[]httplimit.Option{shared(9), each}, []int{9, 0, 0}},
 		"an unlimited policy":     {[]httplimit.Option{shared(3), unlimited}, []int{3, 3, 3}},
 		"two shared policies":     {[]httplimit.Option{shared(4), both, each}, []int{4, 4, 1}},
+		"the empty identity":      {[]httplimit.Option{shared(2), anonymous}, []int{2, 2, 2}},
+		"everyone, not queued":    {[]httplimit.Option{shared(2), everyone}, []int{9, 0, 0}},
 		"only a shared policy":    {[]httplimit.Option{shared(2)}, []int{9, 0, 0}},
 		"a shadow does not count": {[]httplimit.Option{shared(2), shadow}, []int{9, 0, 0}},
 	} {

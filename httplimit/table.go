@@ -81,10 +81,11 @@ func (t *table) newVariant(p Policy, plan string, route int, former *table) *pol
 	}
 	made := &policy{
 		Policy: p, plans: make(map[string]*policy), storedName: name, route: route, chargeKey: chargeKey(p.Name),
-		holds:   slices.ContainsFunc(p.Limits, quota.IsHeld),
-		settles: p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil,
-		pace:    slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) }),
-		quotas:  quota.Of(p.Name, p.Limits, p.Unit),
+		everyone: isEveryone(p.Key),
+		holds:    slices.ContainsFunc(p.Limits, quota.IsHeld),
+		settles:  p.Charge != nil || p.ChargeUncertain != nil || p.Settle != nil,
+		pace:     slices.MaxFunc(p.Limits, func(a, b sash.Limit) int { return cmp.Compare(a.Window, b.Window) }),
+		quotas:   quota.Of(p.Name, p.Limits, p.Unit),
 	}
 	made.whole = made
 	if t.observed {

@@ -230,7 +230,12 @@ var ofHTTPLimit = []mutant{
 	},
 	{
 		name: "queue-everyone-is-one", fault: "all requests under a policy for Everyone count as requests of one client",
-		file: "httplimit/queue.go", old: "t.body < t.end { //", new: "t.body <= t.end { //",
+		file: "httplimit/queue.go", old: "if !t.everyone {", new: "if t.policy != nil {",
+		tests: "TestQueue_Bounds",
+	},
+	{
+		name: "queue-filled-by-no-name", fault: "requests whose identity is empty are of no client, and fill a queue that clients share",
+		file: "httplimit/queue.go", old: "if !t.everyone {", new: "if t.body < t.end {",
 		tests: "TestQueue_Bounds",
 	},
 	{
