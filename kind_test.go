@@ -482,6 +482,21 @@ func TestTryFast_BelievesNoStateThatHasChanged(t *testing.T) {
 	}
 }
 
+// A call charges no word that another call has charged since it was read.
+func TestTryFast_ChargesNoWordThatHasChanged(t *testing.T) {
+	for _, limit := range []Limit{PerHour(100).Counter(), PerHour(100).TokenBucket(100), PerHour(100).Parts()} {
+		l := newTest(t, limit, WithClock(NewManualClock(0)))
+		require.True(t, l.Allow("k"))
+		e := l.table().loadLocked(l.key("k"))
+		word := e.Word.Load()
+		require.True(t, l.Allow("k"))
+		var d Decision
+		require.Equal(t, retry, l.own().tryFast(e, word, 0, 1, tells|stores, &d, nil), "%v", limit)
+		require.Equal(t, retry, l.own().tryFast(e, word, 0, 1, stores, nil, nil), "%v", limit)
+		require.EqualValues(t, 98, l.Peek("k", 0).Remaining, "%v", limit)
+	}
+}
+
 // A call under several limits charges the state that it has looked at, or looks again.
 func TestDecideVersion_ChargesNoStateThatHasChanged(t *testing.T) {
 	l := newTest(t, PerHour(2).Log(), PerDay(2).Counter(), WithClock(NewManualClock(0)))

@@ -302,7 +302,7 @@ var ofSash = []mutant{
 	{
 		name: "log-fast-two-steps", fault: "its fast path locks from another word than it has read the ring under",
 		file: "log.go", old: "\t\tif !e.tryLock(word) {\n\t\t\treturn retry\n\t\t}", new: "\t\tif word = e.Word.Load(); !e.tryLock(word) {\n\t\t\treturn retry\n\t\t}",
-		tests: "TestRace_SweepsLoseNothing|TestCrowd|TestRace",
+		tests: "TestTryFast_Believes",
 	},
 	{
 		name: "log-fast-rewinds", fault: "its fast path charges a late reading after the newest record",
@@ -693,7 +693,7 @@ var ofSash = []mutant{
 	{
 		name: "limits-fast-two-steps", fault: "several limits are checked, then charged, on the fast path",
 		file: "multi.go", old: "charges && !e.tryLock(word) {", new: "charges && !e.tryLock(word) && word == dead {",
-		tests: "TestRace_EveryLimit|TestRace",
+		tests: "TestTryFast_Believes",
 	},
 	{
 		name: "limits-fast-first-only", fault: "the fast path asks only the first limit",
@@ -1988,7 +1988,7 @@ var ofSash = []mutant{
 	{
 		name: "tokens-two-steps", fault: "a token bucket is checked, then charged",
 		file: "tokenbucket.go", old: "if e != nil && !e.Word.CompareAndSwap(word, charged) {", new: "if e != nil && e.Word.Swap(charged) == dead {",
-		tests: "TestRace_OneKey|TestRace",
+		tests: "TestTryFast_Charges",
 	},
 	{
 		name: "tokens-swept-too-soon", fault: "a token bucket is evicted up to a nanosecond before it is full",
