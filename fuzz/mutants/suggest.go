@@ -233,4 +233,9 @@ var ofSuggest = []mutant{
 		file: "cmd/sash/internal/traffic/columns.go", old: "		case Path:\n			s.part = withoutQuery\n", new: "",
 		tests: "TestModel_PoliciesOfGroupsAreEnforced",
 	},
+	{
+		name: "suggest-makes-a-file-for-all", fault: "a new file of policies may be written by all, whatever the umask",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: "	_, err = file.Write(text)\n", new: "	file.Chmod(0o666)\n	_, err = file.Write(text)\n",
+		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_HasTheMode",
+	},
 }

@@ -21,9 +21,8 @@ import (
 // A policyFile is the file of -policy, and what it had when the command began.
 type policyFile struct {
 	path  string
-	given string // the path as it was given
-	data  []byte // nil: there is no file
-	mode  fs.FileMode
+	given string   // the path as it was given
+	data  []byte   // nil: there is no file
 	names []string // of its policies
 }
 
@@ -32,7 +31,7 @@ func openPolicyFile(path string) (*policyFile, error) {
 	if ext := filepath.Ext(path); !strings.EqualFold(ext, ".yaml") && !strings.EqualFold(ext, ".yml") {
 		return nil, fmt.Errorf("-policy: %s: want a name that ends in .yaml, which is what suggest writes", path)
 	}
-	f := &policyFile{path: path, given: path, mode: 0o666}
+	f := &policyFile{path: path, given: path}
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		f.path = resolved // else the link would be replaced
 	}
@@ -43,11 +42,7 @@ func openPolicyFile(path string) (*policyFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-policy: %w", err)
 	}
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return nil, fmt.Errorf("-policy: %w", err)
-	}
-	f.data, f.mode = data, info.Mode().Perm()
+	f.data = data
 	policies, err := policiesIn(path, data)
 	if err != nil {
 		return nil, fmt.Errorf("-policy: %w", err)
@@ -83,11 +78,36 @@ func policiesIn(path string, data []byte) ([]*policytree.Node, error) {
 	return policies.Items, nil
 }
 
-// add writes the file with more policies, all at once. All else stays as it is.
+// add writes the file with more policies. All else stays as it is.
 func (f *policyFile) add(policies []string) error {
 	text, err := f.with(policies)
 	if err != nil {
 		return fmt.Errorf("%s: %w; add it yourself:\n%s", f.path, err, strings.Join(policies, ""))
+	}
+	if f.data == nil {
+		return f.create(text)
+	}
+	return f.replace(text)
+}
+
+// create makes the file.
+func (f *policyFile) create(text []byte) error {
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.path))
+	}
+	return nil
+}
+
+// replace gives the file another content, all at once. Its mode stays.
+func (f *policyFile) replace(text []byte) error {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return err
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(f.path), filepath.Base(f.path)+".*")
 	if err != nil {
@@ -95,7 +115,7 @@ func (f *policyFile) add(policies []string) error {
 	}
 	defer os.Remove(temporary.Name()) // it is gone, unless something fails
 	_, err = temporary.Write(text)
-	if err := errors.Join(err, temporary.Close(), os.Chmod(temporary.Name(), f.mode)); err != nil {
+	if err := errors.Join(err, temporary.Close(), os.Chmod(temporary.Name(), info.Mode().Perm())); err != nil {
 		return err
 	}
 	return os.Rename(temporary.Name(), f.path)
