@@ -238,4 +238,14 @@ var ofSuggest = []mutant{
 		file: "cmd/sash/internal/suggest/policyfile.go", old: "	_, err = file.Write(text)\n", new: "	file.Chmod(0o666)\n	_, err = file.Write(text)\n",
 		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_HasTheMode",
 	},
+	{
+		name: "suggest-loses-an-edit", fault: "an edit of the file of policies is lost if it is made while the log is read",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: " || !bytes.Equal(now, f.data) {", new: " || now == nil {",
+		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsLeftAlone",
+	},
+	{
+		name: "suggest-replaces-a-file-made-since", fault: "a file of policies that is made while the log is read is replaced",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: "os.O_CREATE|os.O_EXCL,", new: "os.O_CREATE|os.O_TRUNC,",
+		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsLeftAlone",
+	},
 }

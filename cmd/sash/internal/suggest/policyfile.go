@@ -35,10 +35,10 @@ func openPolicyFile(path string) (*policyFile, error) {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		f.path = resolved // else the link would be replaced
 	}
-	data, err := os.ReadFile(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
+	data, err := os.ReadFile(f.path)
 	if err != nil {
 		return nil, fmt.Errorf("-policy: %w", err)
 	}
@@ -78,7 +78,8 @@ func policiesIn(path string, data []byte) ([]*policytree.Node, error) {
 	return policies.Items, nil
 }
 
-// add writes the file with more policies. All else stays as it is.
+// add writes the file with more policies. All else stays as it is. A file that is not what it was when the command
+// began is left alone: the policies were checked against what it was.
 func (f *policyFile) add(policies []string) error {
 	text, err := f.with(policies)
 	if err != nil {
@@ -93,7 +94,10 @@ func (f *policyFile) add(policies []string) error {
 // create makes the file.
 func (f *policyFile) create(text []byte) error {
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return f.changed()
+	case err != nil:
 		return err
 	}
 	_, err = file.Write(text)
@@ -105,20 +109,30 @@ func (f *policyFile) create(text []byte) error {
 
 // replace gives the file another content, all at once. Its mode stays.
 func (f *policyFile) replace(text []byte) error {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return err
-	}
 	temporary, err := os.CreateTemp(filepath.Dir(f.path), filepath.Base(f.path)+".*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temporary.Name()) // it is gone, unless something fails
 	_, err = temporary.Write(text)
-	if err := errors.Join(err, temporary.Close(), os.Chmod(temporary.Name(), info.Mode().Perm())); err != nil {
+	if err := errors.Join(err, temporary.Close()); err != nil {
+		return err
+	}
+	// Look at the file as late as possible. An edit between here and the renaming would be lost.
+	info, err := os.Stat(f.path)
+	now, notRead := os.ReadFile(f.path)
+	if err != nil || notRead != nil || !bytes.Equal(now, f.data) {
+		return f.changed()
+	}
+	if err := os.Chmod(temporary.Name(), info.Mode().Perm()); err != nil {
 		return err
 	}
 	return os.Rename(temporary.Name(), f.path)
+}
+
+// changed returns the error for a file that is not what it was when the command began.
+func (f *policyFile) changed() error {
+	return fmt.Errorf("-policy: %s has changed since the command began; run it again", f.given)
 }
 
 // with returns the content of the file with more policies at the end.

@@ -1,6 +1,8 @@
 package suggest
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,6 +106,63 @@ func TestPolicyFile_IsNotOverwritten(t *testing.T) {
 	got = invoke("", "-policy", filepath.Join(path, "none", "limits.yaml"), "-window", "1m", shop)
 	require.Equal(t, command.Failed, got.status)
 	require.Contains(t, got.stderr, "no such file")
+}
+
+// An editing is a log of one client, during whose reading something is done.
+type editing struct {
+	io.Reader
+	do func()
+}
+
+func (e *editing) Read(p []byte) (int, error) {
+	if e.do != nil {
+		e.do()
+	}
+	e.do = nil
+	return e.Reader.Read(p)
+}
+
+// An edit made while the command reads the log is not lost, and neither is a file made then.
+func TestPolicyFile_IsLeftAloneIfItHasChanged(t *testing.T) {
+	const before, after = "policies:\n  - {name: a, limits: 1/s, key: everyone}\n", "policies:\n  - {name: b, limits: 2/s, key: everyone}\n"
+	write := func(path string) { require.NoError(t, os.WriteFile(path, []byte(after), 0o640)) }
+	remove := func(path string) { require.NoError(t, os.Remove(path)) }
+	for name, tt := range map[string]struct {
+		before string
+		edit   func(path string)
+		after  string
+	}{
+		"edited":  {before, write, after},
+		"removed": {before, remove, ""},
+		"made":    {"", write, after},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := limitsFile(t, tt.before)
+			var stdout, stderr bytes.Buffer
+			log := &editing{strings.NewReader(minutes(3, 3)), func() { tt.edit(path) }}
+			status := Run(t.Context(), []string{"-policy", path, "-window", "1m"}, log, &stdout, &stderr)
+			require.Equal(t, command.Failed, status)
+			require.Contains(t, stderr.String(), "-policy: "+path+" has changed since the command began; run it again")
+			require.Contains(t, stdout.String(), "suggested", "the report is there all the same")
+			entries, err := os.ReadDir(filepath.Dir(path))
+			require.NoError(t, err)
+			if tt.after == "" {
+				require.Empty(t, entries)
+				return
+			}
+			require.Len(t, entries, 1, "nothing is left behind")
+			require.Equal(t, tt.after, content(t, path))
+		})
+	}
+}
+
+// A link to no file cannot be extended, and no file is made in its place.
+func TestPolicyFile_IsNoLinkToNothing(t *testing.T) {
+	link := limitsFile(t, "")
+	require.NoError(t, os.Symlink("none.yaml", link))
+	got := invoke("", "-policy", link, "-window", "1m", shop)
+	require.Equal(t, command.Usage, got.status)
+	require.Contains(t, got.stderr, "-policy: open "+link+": no such file")
 }
 
 func TestPolicyFile_SaysWhatItCannotTell(t *testing.T) {
