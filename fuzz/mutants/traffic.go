@@ -112,6 +112,16 @@ var ofTraffic = []mutant{
 		file: "examples/server/main.go", old: "if flags.NArg() > 0 {", new: "if false {",
 		tests: "TestRun_RefusesArguments", in: "examples/server",
 	},
+	{
+		name: "envoy-lasts-seconds", fault: "the milliseconds of Envoy's JSON are read as seconds",
+		file: "cmd/sash/internal/traffic/json.go", old: "			p.part = inUnits(1e6)\n", new: "			p.part = inSeconds\n",
+		tests: "TestLasting_OfEachServer", in: ofLogs,
+	},
+	{
+		name: "envoy-dates-ends", fault: "the start_time of Envoy's JSON is taken for the end of the request",
+		file: "cmd/sash/internal/traffic/json.go", old: "name != startTime && !strings", new: "!strings",
+		tests: "TestLasting_OfEachServer", in: ofLogs,
+	},
 }
 
 // ofLogs is the package of the tests of ofTraffic.

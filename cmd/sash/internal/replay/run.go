@@ -199,6 +199,7 @@
 //	nginx       $request_time in JSON or in a pattern of -format     the end
 //	Apache      %D, %T or %{ms}T in a pattern of -format             the beginning
 //	Caddy       duration                                             the end
+//	Envoy       duration in milliseconds, with start_time            the beginning
 //	Traefik     Duration, with StartUTC                              the beginning
 //	HAProxy     the last of its timers                               the beginning
 //	AWS         the three times of elb and alb                       the beginning in elb, the end in alb
@@ -206,6 +207,9 @@
 //	Squid       the elapsed time                                     the end
 //	W3C         time-taken: milliseconds of IIS, seconds of CloudFront  the end
 //	CSV         a column duration, in seconds                        the beginning
+//
+// JSON is Envoy's if it has start_time, and response_code or downstream_remote_address. Other JSON has duration in
+// seconds. If the time is from start_time, it is the beginning.
 //
 // A request that lasts long is logged long after its beginning, and finds its place if it comes at most
 // -reorder lines late.

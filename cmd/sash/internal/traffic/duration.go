@@ -21,7 +21,7 @@ var durations = []alias{
 	{"request_processing_time", inSeconds},                  // AWS: and two more, which amazon adds
 	{"Duration", inUnits(1)},                                // Traefik
 	{"time-taken", inSecondsOrMilliseconds},                 // IIS, CloudFront
-	{duration, inSeconds},                                   // Caddy and others
+	{duration, inSeconds},                                   // Caddy and others; of Envoy, jsonLines reads milliseconds
 	{"elapsed", inUnits(1e6)}, {"total_time", inUnits(1e6)}, // Squid, Amazon S3
 }
 

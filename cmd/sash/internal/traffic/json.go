@@ -11,7 +11,7 @@ import (
 
 // jsonTimes are the fields in which servers log the time. The first one that a file has is taken.
 var jsonTimes = []string{"StartUTC", "time_iso8601", "time_local", "msec", "@timestamp", "timestamp", "ts", "time", "datetime",
-	"EdgeStartTimestamp", "start_time", "requestTimeEpoch", "requestTime"}
+	"EdgeStartTimestamp", startTime, "requestTimeEpoch", "requestTime"}
 
 var timesOfJSON = func() (all []alias) {
 	for _, name := range jsonTimes {
@@ -42,9 +42,14 @@ func (j *jsonLines) name() string { return "json" }
 
 func (j *jsonLines) has(i int) bool { return j.paths[i+1].path != "" }
 
-// datesEnds is true of nginx and Caddy, and not of Traefik, whose fields are StartUTC and StartLocal.
+// datesEnds is true of nginx and Caddy. It is not of Traefik, whose fields are StartUTC and StartLocal, nor of
+// Envoy, whose field is start_time.
 func (j *jsonLines) datesEnds() bool {
-	return j.paths == nil || !strings.HasPrefix(strings.TrimPrefix(j.paths[0].field, "."), "Start")
+	if j.paths == nil {
+		return true
+	}
+	name := strings.TrimPrefix(j.paths[0].field, ".")
+	return name != startTime && !strings.HasPrefix(name, "Start")
 }
 
 func (j *jsonLines) decode(line string, r *record) error {
@@ -117,6 +122,9 @@ func (j *jsonLines) resolve(line string) error {
 		if !found && f.flag != "" && !isOwnHeader(f.name) {
 			return &lackError{f, "JSON", fieldsOf(line)}
 		}
+		if p.field == duration && isOfEnvoy(line) {
+			p.part = inUnits(1e6)
+		}
 		p.lines = isOwnHeader(f.name)
 		p.header = isHeader(f.name) || p.lines || !found
 		paths = append(paths, p)
@@ -136,6 +144,16 @@ func (j *jsonLines) findHeader(line string, i int) {
 // other servers log seconds.
 func isDuration(line string, p jsonPath) bool {
 	return p.field == "requestTime" && gjson.Get(line, p.path).Type == gjson.Number
+}
+
+// startTime is the field in which Envoy logs the beginning of a request.
+const startTime = "start_time"
+
+// isOfEnvoy reports whether a line is Envoy's. Its duration is in milliseconds; other servers log seconds by that
+// name.
+func isOfEnvoy(line string) bool {
+	has := func(name string) bool { return gjson.Get(line, name).Exists() }
+	return has(startTime) && (has("response_code") || has("downstream_remote_address"))
 }
 
 // find returns the path of the first of the fields that the line has. A name with a leading dot
