@@ -19,7 +19,7 @@ var ofPolicies = []mutant{
 	},
 	{
 		name: "end-is-taken-for-the-beginning", fault: "the time of nginx, the end of a request, is taken for its beginning",
-		file: "cmd/sash/internal/traffic/pattern.go", old: `return strings.Contains(p.format, "$")`, new: `return strings.Contains(p.format, "%")`,
+		file: "cmd/sash/internal/traffic/pattern.go", old: `|| strings.Contains(p.format, "$")`, new: `|| strings.Contains(p.format, "%")`,
 		tests: "TestModel_PoliciesAreEnforcedAsByTheMiddleware",
 	},
 	{

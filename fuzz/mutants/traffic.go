@@ -122,6 +122,16 @@ var ofTraffic = []mutant{
 		file: "cmd/sash/internal/traffic/json.go", old: "name != startTime && !strings", new: "!strings",
 		tests: "TestLasting_OfEachServer", in: ofLogs,
 	},
+	{
+		name: "apache-ends-are-beginnings", fault: "a number with the prefix end: of Apache is taken for the beginning of the request",
+		file: "cmd/sash/internal/traffic/pattern.go", old: "return strings.HasPrefix(p.variables[p.time], \"end_\") ||", new: "return",
+		tests: "TestLasting_OfEachServer", in: ofLogs,
+	},
+	{
+		name: "apache-texts-of-ends-are-beginnings", fault: "a text with the prefix end: of Apache is taken for the beginning of the request",
+		file: "cmd/sash/internal/traffic/pattern.go", old: "		return p.parts.response\n", new: "		return false\n",
+		tests: "TestLasting_OfEachServer", in: ofLogs,
+	},
 }
 
 // ofLogs is the package of the tests of ofTraffic.

@@ -152,11 +152,27 @@ var diaries = []*diary{
 			}
 			return lineOf(fields)
 		}},
+	{name: "Envoy", step: time.Millisecond, step2: time.Millisecond, lasting: true, forwarded: true, host: true, headers: true,
+		line: func(v *visit, at time.Time) string {
+			fields := map[string]any{"start_time": at.UTC().Format("2006-01-02T15:04:05.000Z"), "duration": v.lasts.Milliseconds(), "downstream_remote_address": v.peer.String(), "method": v.method,
+				"x-envoy-origin-path": v.target(), ":authority": v.host, "response_code": v.status, "bytes_sent": v.size}
+			for name, value := range map[string]string{"x-api-key": v.key, "x-plan": v.plan, "x-class": v.class, "x-forwarded-for": strings.Join(v.forwarded, ", "), "sent_http_x_cost": v.cost} {
+				if value != "" {
+					fields[name] = value
+				}
+			}
+			return lineOf(fields)
+		}},
 	{name: "Apache", step: time.Second, step2: time.Microsecond, lasting: true, forwarded: true, host: true, headers: true,
 		format: `%h %l %u %t "%r" %>s %b %D "%{X-Forwarded-For}i" "%{Host}i" "%{X-Api-Key}i" "%{X-Plan}i" "%{X-Class}i" "%{X-Cost}o"`,
 		line: func(v *visit, at time.Time) string {
 			return fmt.Sprintf(`%s - - [%s] "%s" %v %d %d "%s" "%s" "%s" "%s" "%s" "%s"`, peerOf(v), apacheTime(at), requestOf(v), status(v), v.size, v.lasts.Microseconds(),
 				v.list(), v.host, dashed(v.key), dashed(v.plan), dashed(v.class), dashed(v.cost))
+		}},
+	{name: "Apache with end:", step: time.Millisecond, step2: time.Microsecond, ends: true, lasting: true, host: true,
+		format: `%{end:usec}t|%h|%{Host}i|"%r"|%>s|%B|%D`,
+		line: func(v *visit, at time.Time) string {
+			return fmt.Sprintf(`%d|%s|%s|"%s"|%v|%d|%d`, at.UnixMicro(), peerOf(v), v.host, requestOf(v), status(v), v.size, v.lasts.Microseconds())
 		}},
 	{name: "nginx", step: time.Millisecond, step2: time.Millisecond, ends: true, lasting: true, host: true,
 		format: `$msec|$remote_addr|$http_host|"$request"|$status|$body_bytes_sent|$request_time`,

@@ -197,7 +197,7 @@
 // comes first. Logs that tell how long a request has lasted, and the instant of their time:
 //
 //	nginx       $request_time in JSON or in a pattern of -format     the end
-//	Apache      %D, %T or %{ms}T in a pattern of -format             the beginning
+//	Apache      %D, %T or %{ms}T in a pattern of -format             the beginning; of %{end:…}t, the end
 //	Caddy       duration                                             the end
 //	Envoy       duration in milliseconds, with start_time            the beginning
 //	Traefik     Duration, with StartUTC                              the beginning

@@ -100,6 +100,7 @@ type partedTime struct {
 	whole    int         // the index of the variable of a whole time in seconds; -1: texts make it up
 	texts    []timeField // in their order in the line
 	fraction *timeField  // nil if there is none
+	response bool        // whether it is the end of the request
 	clock    timeReader
 	text     []byte
 }
@@ -111,7 +112,7 @@ func joinTimes(fields []timeField, whole int, ofResponse bool) (*partedTime, err
 	p := &partedTime{whole: whole}
 	var lacks error
 	for _, response := range []bool{false, true} {
-		p.texts, p.fraction = nil, nil
+		p.texts, p.fraction, p.response = nil, nil, response
 		for _, f := range fields {
 			switch {
 			case f.response != response:

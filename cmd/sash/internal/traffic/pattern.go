@@ -281,8 +281,14 @@ func (p *pattern) name() string { return p.format }
 
 func (p *pattern) has(i int) bool { return p.sources[i].index >= 0 }
 
-// datesEnds is true of a log_format of nginx, and not of a LogFormat of Apache.
-func (p *pattern) datesEnds() bool { return strings.Contains(p.format, "$") }
+// datesEnds is true of a log_format of nginx. A LogFormat of Apache dates beginnings, unless its time has the prefix
+// end:.
+func (p *pattern) datesEnds() bool {
+	if p.parts != nil { // only Apache writes them
+		return p.parts.response
+	}
+	return strings.HasPrefix(p.variables[p.time], "end_") || strings.Contains(p.format, "$")
+}
 
 func (p *pattern) decode(line string, r *record) error {
 	r.title = p.title
