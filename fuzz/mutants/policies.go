@@ -89,7 +89,7 @@ var ofPolicies = []mutant{
 	},
 	{
 		name: "plans-need-no-duration", fault: "what is at once under a plan alone needs no duration",
-		file: "cmd/sash/internal/replay/needs.go", old: "\tfor _, limits := range p.Plans {\n\t\tif held(limits) {", new: "\tfor _, limits := range p.Plans {\n\t\tif held(limits) && held(p.Limits) {",
+		file: "cmd/sash/internal/replay/needs.go", old: "slices.ContainsFunc(p.AllLimits(),", new: "slices.ContainsFunc(p.Limits,",
 		tests: "TestPolicies_RefusesWhatALogDoesNotTell",
 	},
 	{
@@ -131,5 +131,10 @@ var ofPolicies = []mutant{
 		name: "replay-takes-codes", fault: "a policy that charges codes of gRPC is replayed on logs of HTTP, and charges nothing",
 		file: "cmd/sash/internal/replay/needs.go", old: "if p.OfCodes() {", new: "if false {",
 		tests: "TestPolicies_Refuses", in: "cmd/sash/internal/replay",
+	},
+	{
+		name: "whole-seconds-are-nothing-to-plans", fault: "no warning says that the limit of a plan is too short for a log of whole seconds",
+		file: "cmd/sash/internal/replay/options.go", old: "append(limits, p.AllLimits()...)", new: "append(limits, p.Limits...)",
+		tests: "TestPolicies_WarnOfWholeSeconds",
 	},
 }

@@ -73,17 +73,8 @@ func unitsOf(amount string, holds int64) int64 {
 	return units
 }
 
-// limitsOf returns the limits of a policy and of its plans.
-func limitsOf(p *policies.Policy) []sash.Limit {
-	all := slices.Clone(p.Limits)
-	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
-		all = append(all, p.Plans[plan]...)
-	}
-	return all
-}
-
 func counter(file *policies.File, i int) string {
-	for _, l := range limitsOf(&file.Policies[i]) {
+	for _, l := range file.Policies[i].AllLimits() {
 		if l.Algorithm == sash.SlidingCounter && l != sash.Unlimited() {
 			return fmt.Sprintf("%v may deny a client that keeps to it: without the word counter, it never does, and takes more memory", l)
 		}
@@ -95,7 +86,7 @@ func counter(file *policies.File, i int) string {
 const leastLease = 5 * time.Second
 
 func shortLease(file *policies.File, i int) string {
-	for _, l := range limitsOf(&file.Policies[i]) {
+	for _, l := range file.Policies[i].AllLimits() {
 		if l.Algorithm == sash.Concurrency && l.Window < leastLease {
 			return fmt.Sprintf("under %v, a request that lasts longer than %s does not count any more: the lease must be longer than any handler runs", l, output.Short(l.Window))
 		}

@@ -4,9 +4,11 @@ package policies
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"slices"
 
+	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/httplimit/policyfile"
 	"github.com/seed-30da4c49/sash/internal/policytree"
@@ -39,6 +41,15 @@ type Policy struct {
 func (p *Policy) OfCodes() bool {
 	named := slices.DeleteFunc(slices.Concat(p.Charge, p.Uncertain), func(s string) bool { return s == "none" })
 	return len(named) > 0 && !slices.ContainsFunc(named, func(s string) bool { return '0' <= s[0] && s[0] <= '9' })
+}
+
+// AllLimits returns the limits of p, and of its plans in the order of their names.
+func (p *Policy) AllLimits() []sash.Limit {
+	all := slices.Clone(p.Limits)
+	for _, plan := range slices.Sorted(maps.Keys(p.Plans)) {
+		all = append(all, p.Plans[plan]...)
+	}
+	return all
 }
 
 // Skip is the requests that a policy skips.

@@ -123,6 +123,25 @@ func TestPolicies_StateWhatIsAssumed(t *testing.T) {
 	assert.Empty(t, got.report(t).Policies.Notes)
 }
 
+// The limits of a plan are as doubtful as others in a log of whole seconds. What is at once has no window.
+func TestPolicies_WarnOfWholeSeconds(t *testing.T) {
+	log := strings.Repeat(strings.Replace(ofNginx, `"http_x_plan":""`, `"http_x_plan":"a"`, 1), 2)
+	for fields, windows := range map[string]string{
+		`limits: 9/s`: "1s",
+		`limits: 9/h, plan: {header: X-Plan}, plans: {a: [9/2s, 9/h], b: 5/s}`:      "2s, 1s",
+		`limits: 9/h, plan: {header: X-Plan}, plans: {a: 9/h, b: 5 at once for 9s}`: "",
+	} {
+		got := invoke(log, "-policy", limits(t, fields+", key: everyone"), "-json")
+		require.Equal(t, command.OK, got.status, got.stderr)
+		if windows == "" {
+			assert.Empty(t, got.report(t).Warnings)
+		} else if assert.Len(t, got.report(t).Warnings, 1, fields) {
+			assert.Contains(t, got.report(t).Warnings[0], "all times are whole seconds")
+			assert.Contains(t, got.report(t).Warnings[0], "in windows of "+windows+" the denials")
+		}
+	}
+}
+
 // Three requests a second come to a limit of one a second. A queue of 1.5 s would hold back the first of
 // those that are denied, and then as a log cannot, each is compared with what was charged.
 func TestPolicies_DeniedRequestsThatWouldHaveWaited(t *testing.T) {

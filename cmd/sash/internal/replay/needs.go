@@ -204,16 +204,5 @@ func hasHost(pattern string) bool {
 
 // holds reports whether a limit of p holds units.
 func holds(p *policies.Policy) bool {
-	held := func(limits []sash.Limit) bool {
-		return slices.ContainsFunc(limits, func(l sash.Limit) bool { return l.Algorithm == sash.Concurrency })
-	}
-	if held(p.Limits) {
-		return true
-	}
-	for _, limits := range p.Plans {
-		if held(limits) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.AllLimits(), func(l sash.Limit) bool { return l.Algorithm == sash.Concurrency })
 }

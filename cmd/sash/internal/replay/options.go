@@ -101,7 +101,7 @@ func (o *options) windows() (all []time.Duration) {
 	limits := o.limits
 	if o.file != nil {
 		for _, p := range o.file.Policies {
-			limits = append(limits, p.Limits...)
+			limits = append(limits, p.AllLimits()...)
 		}
 	}
 	for _, l := range limits {
