@@ -137,4 +137,14 @@ var ofPolicies = []mutant{
 		file: "cmd/sash/internal/replay/options.go", old: "append(limits, p.AllLimits()...)", new: "append(limits, p.Limits...)",
 		tests: "TestPolicies_WarnOfWholeSeconds",
 	},
+	{
+		name: "check-takes-a-cost-of-the-program-for-1", fault: "a request that may cost nothing is said never to be admitted",
+		file: "cmd/sash/internal/check/limits.go", old: "		return 0, \"\"\n", new: "		return 1, \"\"\n",
+		tests: "TestWarnings", in: "cmd/sash/internal/check",
+	},
+	{
+		name: "check-says-that-shadows-deny", fault: "a shadow is said never to admit a request",
+		file: "cmd/sash/internal/check/limits.go", old: "if p.Shadow {", new: "if false {",
+		tests: "TestWarnings", in: "cmd/sash/internal/check",
+	},
 }

@@ -65,6 +65,10 @@ func TestWarnings(t *testing.T) {
 		{"a request leaves all", "limits: 9/s, leave: 100%, " + address, "limits: 9/s, leave: 88%, " + address, "no request is ever admitted: it leaves 100% and costs 1, and 9/1s log holds 9"},
 		{"a class leaves all", "limits: 9/s, leave: {header: X-Class, classes: {a: 9, b: 1}}, " + address, "limits: 9/s, leave: {header: X-Class, classes: {a: 8, b: 1}}, " + address,
 			`no request of the class "a" is ever admitted: it leaves 9 and costs 1`},
+		{"a request leaves all, and the program tells its cost", "limits: 9/s, cost: words, leave: 10, " + address, "limits: 9/s, cost: words, leave: 100%, " + address,
+			"no request is ever admitted: it leaves 10, and 9/1s log holds 9"},
+		{"a class leaves all, and the program tells its cost", "limits: 9/s, cost: words, leave: {header: X-Class, classes: {a: 10, b: 9}}, " + address, "limits: 9/s, cost: words, leave: {header: X-Class, classes: {a: 9, b: 9}}, " + address,
+			`no request of the class "a" is ever admitted: it leaves 10, and 9/1s log holds 9`},
 		{"a method in lower case", "pattern: post /login, limits: 9/s, " + address, "pattern: POST /login, limits: 9/s, " + address, "its pattern matches no usual request, as methods are compared with their case: write POST"},
 		{"a misspelled method", "pattern: POTS /login, limits: 9/s, " + address, "pattern: PURGE /login, limits: 9/s, " + address, "HTTP has no registered method POTS"},
 		{"a misspelled method in lower case", "pattern: pots /login, limits: 9/s, " + address, "pattern: M-SEARCH/login, limits: 9/s, " + address, "HTTP has no registered method pots"},
@@ -84,18 +88,19 @@ func TestWarnings(t *testing.T) {
 		{"an account of gRPC is locked", "limits: 5/h, charge: UNAUTHENTICATED, key: account", "limits: 5/h, charge: NOT_FOUND, key: account", "any client can lock the account of another by wrong passwords"},
 		{"cancelling is free", "limits: 5/h, charge: NOT_FOUND, charge-uncertain: [none, NOT_FOUND, CANCELLED], " + address, "limits: 5/h, charge: NOT_FOUND, charge-uncertain: [NOT_FOUND, CANCELLED, DEADLINE_EXCEEDED], " + address, "a client that cancels its call is charged nothing: add CANCELLED and DEADLINE_EXCEEDED"},
 		{"hanging up is free", "limits: 5/h, charge: 401, charge-uncertain: 401, " + address, "limits: 5/h, charge: 401, charge-uncertain: [none, 401], " + address, "a client that hangs up before the answer is charged nothing"},
+		{"a shadow that would admit nothing", "limits: 5/h, cost: 6, shadow: true, " + address, "limits: 5/h, cost: 5, " + address, "it is a shadow, and denies nothing"},
 		{"a shadow", "limits: 5/h, shadow: true, " + address, "limits: 5/h, shadow: false, " + address, "it is a shadow, and denies nothing"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			file := func(fields string) string { return "policies:\n  - {name: one, " + fields + "}\n" }
-			got := run(t, file(tt.with), "-function", "account")
+			got := run(t, file(tt.with), "-function", "account", "-function", "words")
 			assert.Equal(t, command.OK, got.status, got.stderr)
 			assert.Contains(t, got.stdout, tt.want)
 			assert.Contains(t, got.stdout, "limits.yaml:")
 			assert.Equal(t, 1, strings.Count(got.stdout, "warning: "), got.stdout)
-			assert.Equal(t, command.Failed, run(t, file(tt.with), "-function", "account", "-strict").status)
-			got = run(t, file(tt.without), "-function", "account", "-strict")
+			assert.Equal(t, command.Failed, run(t, file(tt.with), "-function", "account", "-function", "words", "-strict").status)
+			got = run(t, file(tt.without), "-function", "account", "-function", "words", "-strict")
 			assert.Equal(t, command.OK, got.status, got.stdout+got.stderr)
 			assert.NotContains(t, got.stdout, "warning: ")
 		})

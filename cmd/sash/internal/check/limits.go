@@ -14,13 +14,13 @@ import (
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/policies"
 )
 
-// neverAdmits finds requests that no wait would admit.
+// neverAdmits finds requests that no wait would admit, whatever the program says.
 func neverAdmits(file *policies.File, i int) string {
 	p := &file.Policies[i]
-	cost := int64(1)
-	if p.Cost != nil {
-		cost = *p.Cost
+	if p.Shadow {
+		return "" // it denies nothing
 	}
+	cost, costs := leastCost(p)
 	amounts := map[string]string{"": p.Leave.Amount}
 	maps.Copy(amounts, p.Leave.Classes)
 	for _, plan := range slices.Concat([]string{""}, slices.Sorted(maps.Keys(p.Plans))) {
@@ -41,11 +41,24 @@ func neverAdmits(file *policies.File, i int) string {
 				if class != "" {
 					of = fmt.Sprintf("no request of the class %q", class)
 				}
-				return fmt.Sprintf("%s is ever admitted%s: it leaves %s and costs %d, and %v holds %d", of, under, amounts[class], cost, least, holds)
+				return fmt.Sprintf("%s is ever admitted%s: it leaves %s%s, and %v holds %d", of, under, amounts[class], costs, least, holds)
 			}
 		}
 	}
 	return ""
+}
+
+// leastCost returns the least that a request costs, and the words for it. They are "" if the program tells the cost,
+// which may be 0.
+func leastCost(p *policies.Policy) (cost int64, words string) {
+	cost = 1
+	switch {
+	case p.Cost != nil:
+		cost = *p.Cost
+	case p.Policy.Cost != nil:
+		return 0, ""
+	}
+	return cost, fmt.Sprintf(" and costs %d", cost)
 }
 
 // smallest returns the limit that holds least, and what it holds at once.
