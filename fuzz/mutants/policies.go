@@ -147,4 +147,9 @@ var ofPolicies = []mutant{
 		file: "cmd/sash/internal/check/limits.go", old: "if p.Shadow {", new: "if false {",
 		tests: "TestWarnings", in: "cmd/sash/internal/check",
 	},
+	{
+		name: "check-forgets-what-a-function-skips", fault: "a policy that skips methods and what a function says is explained as if it skipped the methods alone",
+		file: "cmd/sash/internal/check/sentence.go", old: "if p.Skip.Function != \"\" {", new: "if p.Skip.Function != \"\" && len(skipped) == 0 {",
+		tests: "TestSentence_SaysAllThatIsSkipped", in: "cmd/sash/internal/check",
+	},
 }

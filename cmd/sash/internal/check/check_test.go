@@ -48,6 +48,20 @@ func TestRun_ExplainsEachPolicyInALine(t *testing.T) {
 	assert.Equal(t, outcome{command.OK, string(want), ""}, got)
 }
 
+func TestSentence_SaysAllThatIsSkipped(t *testing.T) {
+	for skip, want := range map[string]string{
+		"internal":                                   "skips what internal of the program says",
+		"{methods: OPTIONS}":                         "skips OPTIONS",
+		"{function: internal}":                       "skips what internal of the program says",
+		"{methods: OPTIONS, function: internal}":     "skips OPTIONS and what internal of the program says",
+		"{networks: 10.0.0.0/8, function: internal}": "skips from 10.0.0.0/8 and what internal of the program says",
+		"{methods: [OPTIONS, HEAD], networks: 10.0.0.0/8, function: internal}": "skips OPTIONS, HEAD, from 10.0.0.0/8 and what internal of the program says",
+	} {
+		got := run(t, "policies: [{name: one, limits: 5/s, key: everyone, skip: "+skip+"}]", "-function", "internal")
+		assert.Equal(t, "limits.yaml: 1 policy\n  one: every request: 5 a second for all together; "+want+"; denied requests get 429\n", got.stdout)
+	}
+}
+
 // Each warning has a file with it, and one without it that differs by little.
 func TestWarnings(t *testing.T) {
 	const address = "key: {address: {trust-proxies: 10.0.0.0/8}}"

@@ -143,8 +143,8 @@ func skipText(p *policies.Policy) string {
 	for _, network := range p.Skip.Networks {
 		skipped = append(skipped, "from "+network)
 	}
-	if len(skipped) == 0 && p.Policy.Skip != nil {
-		skipped = []string{"what the program says"}
+	if p.Skip.Function != "" {
+		skipped = append(skipped, "what "+p.Skip.Function+" of the program says")
 	}
 	if len(skipped) == 0 {
 		return ""

@@ -56,6 +56,7 @@ func (p *Policy) AllLimits() []sash.Limit {
 type Skip struct {
 	Methods, Networks []string
 	Address           Address // where the address to look for in Networks is
+	Function          string  // of the program; "" if there is none
 }
 
 // Leave is what requests leave.

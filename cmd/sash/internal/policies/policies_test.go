@@ -37,7 +37,7 @@ func TestLoad_TellsWhatAPolicyIsMadeOf(t *testing.T) {
 	assert.Equal(t, "X-Plan", p.Plan)
 	assert.EqualValues(t, 7, *p.Cost)
 	assert.Equal(t, []string{"401", "4xx"}, p.Charge)
-	assert.Equal(t, Skip{[]string{"HEAD"}, []string{"10.0.0.0/8"}, Address{Hops: true, Header: "X-Forwarded-For", Bits4: 32, Bits6: 64}}, p.Skip)
+	assert.Equal(t, Skip{[]string{"HEAD"}, []string{"10.0.0.0/8"}, Address{Hops: true, Header: "X-Forwarded-For", Bits4: 32, Bits6: 64}, ""}, p.Skip)
 	assert.Equal(t, Settle{Header: "X-Cost"}, p.Settle)
 	assert.Equal(t, Leave{Header: "X-Class", Classes: map[string]string{"a": "10%", "b": "3"}}, p.Leave)
 	require.Len(t, file.Functions, 1)

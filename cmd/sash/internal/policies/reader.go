@@ -97,14 +97,16 @@ func (r *reader) leave(n *policytree.Node) (l Leave) {
 }
 
 func (r *reader) skip(n *policytree.Node) Skip {
+	s := Skip{Methods: texts(n.Field("methods")), Networks: texts(n.Field("networks")), Address: addressOf(n.Field("address"))}
 	function := n
 	if !isText(n) {
 		function = n.Field("function")
 	}
 	if isText(function) {
 		r.function("WithSkip", function)
+		s.Function = function.Text
 	}
-	return Skip{texts(n.Field("methods")), texts(n.Field("networks")), addressOf(n.Field("address"))}
+	return s
 }
 
 func (r *reader) settle(n *policytree.Node) (s Settle) {
