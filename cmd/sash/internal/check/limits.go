@@ -48,8 +48,8 @@ func neverAdmits(file *policies.File, i int) string {
 	return ""
 }
 
-// leastCost returns the least that a request costs, and the words for it. They are "" if the program tells the cost,
-// which may be 0.
+// leastCost returns the least that a request costs, and the words for it. They are "" if the program tells
+// the cost, which may be 0.
 func leastCost(p *policies.Policy) (cost int64, words string) {
 	cost = 1
 	switch {

@@ -17,8 +17,8 @@
 //
 // A warning is about what New accepts and is mostly a mistake. Each begins with the place of the policy.
 //
-//   - A request is never admitted: its cost, or what it must leave, is more than a limit holds. A cost that the
-//     program tells is taken for 0. A shadow denies nothing, so it has no such warning.
+//   - A request is never admitted: its cost, or what it must leave, is more than a limit holds. A cost that
+//     the program tells is taken for 0. A shadow denies nothing, so it has no such warning.
 //   - A pattern has a method such as post or POTS, which no client sends, or for want of a space a host POST.
 //   - Two policies have the same pattern, key and charges: one with the limits of both does the same.
 //   - A limit is a counter, which may deny a client that keeps to the limit.

@@ -208,8 +208,8 @@
 //	W3C         time-taken: milliseconds of IIS, seconds of CloudFront  the end
 //	CSV         a column duration, in seconds                        the beginning
 //
-// JSON is Envoy's if it has start_time, and response_code or downstream_remote_address. Other JSON has duration in
-// seconds. If the time is from start_time, it is the beginning.
+// JSON is Envoy's if it has start_time, and response_code or downstream_remote_address. Other JSON has
+// duration in seconds. If the time is from start_time, it is the beginning.
 //
 // A request that lasts long is logged long after its beginning, and finds its place if it comes at most
 // -reorder lines late.

@@ -78,8 +78,8 @@ func policiesIn(path string, data []byte) ([]*policytree.Node, error) {
 	return policies.Items, nil
 }
 
-// add writes the file with more policies. All else stays as it is. A file that is not what it was when the command
-// began is left alone: the policies were checked against what it was.
+// add writes the file with more policies. All else stays as it is. A file that is not what it was when the
+// command began is left alone: the policies were checked against what it was.
 func (f *policyFile) add(policies []string) error {
 	text, err := f.with(policies)
 	if err != nil {

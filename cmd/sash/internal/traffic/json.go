@@ -42,8 +42,8 @@ func (j *jsonLines) name() string { return "json" }
 
 func (j *jsonLines) has(i int) bool { return j.paths[i+1].path != "" }
 
-// datesEnds is true of nginx and Caddy. It is not of Traefik, whose fields are StartUTC and StartLocal, nor of
-// Envoy, whose field is start_time.
+// datesEnds is true of nginx and Caddy. It is not of Traefik, whose fields are StartUTC and StartLocal, nor
+// of Envoy, whose field is start_time.
 func (j *jsonLines) datesEnds() bool {
 	if j.paths == nil {
 		return true
@@ -149,8 +149,8 @@ func isDuration(line string, p jsonPath) bool {
 // startTime is the field in which Envoy logs the beginning of a request.
 const startTime = "start_time"
 
-// isOfEnvoy reports whether a line is Envoy's. Its duration is in milliseconds; other servers log seconds by that
-// name.
+// isOfEnvoy reports whether a line is Envoy's. Its duration is in milliseconds; other servers log seconds by
+// that name.
 func isOfEnvoy(line string) bool {
 	has := func(name string) bool { return gjson.Get(line, name).Exists() }
 	return has(startTime) && (has("response_code") || has("downstream_remote_address"))

@@ -281,8 +281,8 @@ func (p *pattern) name() string { return p.format }
 
 func (p *pattern) has(i int) bool { return p.sources[i].index >= 0 }
 
-// datesEnds is true of a log_format of nginx. A LogFormat of Apache dates beginnings, unless its time has the prefix
-// end:.
+// datesEnds is true of a log_format of nginx. A LogFormat of Apache dates beginnings, unless its time has the
+// prefix end:.
 func (p *pattern) datesEnds() bool {
 	if p.parts != nil { // only Apache writes them
 		return p.parts.response
