@@ -94,6 +94,16 @@ func (s *lessees) take(t *target, n int64, d *Decision) bool {
 	return true
 }
 
+// has reports whether that many units of a lease of t are left. The lease may be over.
+func (s *lessees) has(t *target, n int64) bool {
+	e, known := s.byKey.Load(t.name)
+	if !known || e.limits != t.limits {
+		return false
+	}
+	b := e.lease.Load()
+	return b != nil && b.left.Load() >= n
+}
+
 // use takes n units, n > 0, and returns how many are left. It reports whether there were that many.
 // It tries again if another call swaps left first. Each of these has used units of the
 // lease, or ended it, so it tries no more often than the lease has units.

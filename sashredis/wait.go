@@ -31,7 +31,10 @@ import (
 // [FallbackDeny] waits for the store, as long as ctx allows. On a [sash.ManualClock], Wait waits
 // for that clock to be moved.
 //
-// It asks the store once, and again each time that the wait is over which the answer tells.
+// It asks the store once, and again each time that the wait is over which the answer tells. A call that finds
+// others ahead of it first looks once whether it is sure to fail, as a [Limiter.Peek] does and counts in [Stats].
+// That costs nothing if the mirror denies it, and else one round trip, which it shares with others for the key.
+// If the store does not answer the look, it waits.
 //
 // Units that are held at a time, as [sash.AtOnce] limits them, may be given back at any time. So no deadline
 // ends a Wait at once because of them. What this process gives back wakes the call that is first. For what
@@ -52,8 +55,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // back in another round trip, once the answer is there. If the answer is lost, or they cannot be given back,
 // they stay charged, and those that are held at a time are held until their lease ends.
 //
-// It costs one round trip each time that it asks: neither the mirror nor a lease decides. If the fallback
-// admits it, the reservation is one of the fallback: it settles nothing in the store.
+// It costs one round trip each time that it asks: neither the mirror nor a lease decides. But the mirror may answer
+// the look of a call that finds others ahead of it. If the fallback admits it, the reservation is one of the
+// fallback: it settles nothing in the store.
 func (l *Limiter) WaitReserve(ctx context.Context, key string, n int64) (Reservation, error) {
 	return l.wait(ctx, key, request{op: reserve, n: n})
 }
@@ -84,13 +88,10 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) (none Reserva
 	w := &queue.Waiter[string]{Yields: r.leave(0), Places: []queue.Place[string]{{Key: key, Claim: everything}}}
 	l.queues.Enter(w)
 	defer l.queues.Leave(w)
-	for {
-		// Look again at each attempt whether it is the first: while it has slept, others may have come
-		// ahead of it.
-		for !l.queues.Begin(w, 0) {
-			if err := w.Block(ctx, nil); err != nil {
-				return none, err
-			}
+	for answered := false; ; answered = true {
+		// While it has slept, others may have come ahead of it.
+		if err := l.turn(ctx, w, key, r, answered); err != nil {
+			return none, err
 		}
 		var a answer
 		t := l.callOrGiveBack(ctx, key, r, &a)
@@ -101,26 +102,71 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) (none Reserva
 			return none, ctx.Err()
 		case d.Allowed:
 			return l.reservation(t, 0, &a), nil
-		case d.RetryAfter == sash.Never && d.Err != nil && d.By != ByFallback:
-			return none, fmt.Errorf("sashredis: Wait: %w", d.Err)
-		case d.RetryAfter == sash.Never:
-			return none, exceeds(d.Limit, &r)
+		}
+		if err := l.hopeless(ctx, &a, &r); err != nil {
+			return none, err
+		}
+		switch {
 		case d.By == ByFallback && errors.Is(d.Err, errUnsent):
 			return none, fmt.Errorf("sashredis: Wait: it is not charged: %w", d.Err)
 		case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):
 			return none, fmt.Errorf("sashredis: Wait: it may have been charged: %w", d.Err)
-		}
-		if deadline, ok := ctx.Deadline(); ok && l.clock == nil && d.By != ByFallback {
-			if left := time.Until(deadline); a.certain > left {
-				return none, fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
-					a.certain, max(0, left), context.DeadlineExceeded)
-			}
 		}
 		l.queues.End(w, []queue.Claim{everything})
 		if err := l.sleep(ctx, w, a.pauseOf(t, &pause)); err != nil {
 			return none, err
 		}
 	}
+}
+
+// turn blocks until w, which waits for r, has its turn. Unless an attempt of it has been answered, it looks once
+// whether it is sure to fail, if others are ahead of it: these may sleep for as long as their limits deny them.
+func (l *Limiter) turn(ctx context.Context, w *queue.Waiter[string], key string, r request, answered bool) error {
+	for !l.queues.Begin(w, 0) {
+		if !answered {
+			if err := l.look(ctx, key, r); err != nil {
+				return err
+			}
+			answered = true
+		}
+		if err := w.Block(ctx, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look returns the error of r, a call for key that waits behind others, if it is sure to fail. It charges
+// nothing. What the fallback says, or what a lease of this process may still admit, is not sure.
+func (l *Limiter) look(ctx context.Context, key string, r request) error {
+	leases := r.leases()
+	r.op = peek
+	var a answer
+	t := l.callOne(ctx, key, r, &a)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case a.Allowed || leases && l.lessees != nil && l.lessees.has(&t, r.n):
+		return nil
+	}
+	return l.hopeless(ctx, &a, &r)
+}
+
+// hopeless returns the error of r if a, a denial of it, tells that it is wrong, is never admitted, or is not before
+// the deadline of ctx. Otherwise it returns nil.
+func (l *Limiter) hopeless(ctx context.Context, a *answer, r *request) error {
+	switch {
+	case a.RetryAfter == sash.Never && a.Err != nil && a.By != ByFallback:
+		return fmt.Errorf("sashredis: Wait: %w", a.Err)
+	case a.RetryAfter == sash.Never:
+		return exceeds(a.Limit, r)
+	}
+	deadline, ok := ctx.Deadline()
+	if left := time.Until(deadline); ok && l.clock == nil && a.By != ByFallback && a.certain > left {
+		return fmt.Errorf("sashredis: Wait: admitted in %v at the earliest, the context ends in %v: %w",
+			a.certain, max(0, left), context.DeadlineExceeded)
+	}
+	return nil
 }
 
 // callOrGiveBack is callOne for a caller that gives up when ctx ends. The call of a Reserve then goes on, and

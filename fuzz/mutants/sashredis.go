@@ -555,6 +555,26 @@ var ofSashredis = []mutant{
 		file: "sashredis/wait.go", old: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable):", new: "case d.By == ByFallback && !errors.Is(d.Err, ErrUnavailable) && r.n > maxExact:",
 		tests: "TestModel$|TestWait_NeverCharges",
 	},
+	{
+		name: "redis-wait-sleeps-behind-others", fault: "a call that is never admitted waits until those ahead of it are",
+		file: "sashredis/wait.go", old: "\t\tif !answered {", new: "\t\tif false {",
+		tests: "TestWait_FailsAtOnceBehindAnother",
+	},
+	{
+		name: "redis-wait-gives-up-a-lease", fault: "a call behind others is refused although a lease of the process may admit it",
+		file: "sashredis/wait.go", old: "leases && l.lessees != nil && l.lessees.has(&t, r.n)", new: "leases && t.most < 0",
+		tests: "TestWait_BehindOthersForUnitsOfALease",
+	},
+	{
+		name: "redis-wait-looks-for-ever", fault: "a call behind others looks each time that it is woken",
+		file: "sashredis/wait.go", old: "for answered := false; ; answered = true {", new: "for answered := false; ; {",
+		tests: "TestWaitLeaving_WithoutItsTurn",
+	},
+	{
+		name: "redis-wait-ends-in-the-past", fault: "the error of a deadline tells that the context ends in less than no time",
+		file: "sashredis/wait.go", old: "a.certain, max(0, left), context", new: "a.certain, left, context",
+		tests: "TestWait_WhoseTimerIsLate",
+	},
 
 	// Units that must be left, and what there is.
 	{
@@ -614,7 +634,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-waitleaving-keeps-its-turn", fault: "a call in the background asks again while an urgent one is ahead of it",
-		file: "sashredis/wait.go", old: "defer l.queues.Leave(w)\n\tfor {\n\t\t// Look again at each attempt whether it is the first: while it has slept, others may have come\n\t\t// ahead of it.\n\t\tfor !l.queues", new: "defer l.queues.Leave(w)\n\tfor began := false; ; began = true {\n\t\tfor !began && !l.queues",
+		file: "sashredis/wait.go", old: "if err := l.turn(", new: "if answered {\n\t\t} else if err := l.turn(",
 		tests: "TestWaitLeaving_WithoutItsTurn",
 	},
 	{

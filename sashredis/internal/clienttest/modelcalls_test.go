@@ -379,7 +379,7 @@ func (a *asked) hasWaited(ctx context.Context, err error, admitted func()) {
 	a.notes("%s -> %v", a, err)
 	switch {
 	case a.wrong != nil:
-		if err == nil {
+		if err == nil || time.Since(a.began) > 0 {
 			a.fails("%s: wrong limits", a)
 		}
 		return
@@ -397,8 +397,12 @@ func (a *asked) hasWaited(ctx context.Context, err error, admitted func()) {
 		a.unknown++
 		a.unsure = append(a.unsure, a)
 	}
-	if errors.Is(err, sash.ErrExceedsLimit) && a.n >= 0 && !slices.ContainsFunc(a.limits[0], func(l sash.Limit) bool { return a.n > modelMost(l)-a.leave }) {
+	never := a.n < 0 || slices.ContainsFunc(a.limits[0], func(l sash.Limit) bool { return a.n > modelMost(l)-a.leave })
+	if errors.Is(err, sash.ErrExceedsLimit) && !never {
 		a.fails("%s -> %v", a, err)
+	}
+	if took := time.Since(a.began); never && took > 2*a.timeout {
+		a.fails("%s -> %v: it is never admitted, and has waited for %v", a, err, took)
 	}
 }
 
