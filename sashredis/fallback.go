@@ -48,7 +48,8 @@ var (
 //
 // A key does not get a fresh window: the share of what was used when the store was heard of last
 // counts as used, as far as the mirror knows the key. That is so under each limit by itself, and each
-// time that the store is away. What is admitted here counts here until it leaves the window, also if
+// time that the store is away. What this process has given back since still counts. What it has spent past a
+// reservation counts as if charged when the store last told of the key. What is admitted here counts here until it leaves the window, also if
 // the store comes back and goes again. If that is more than the share of what was used, it counts in
 // its place. It is not charged to the store.
 // So in a window in which the store is away, once or more often, both may admit: at most Count and
@@ -315,7 +316,7 @@ func (l *Limiter) seed(t target, share string) {
 	if l.storeClock != nil {
 		l.storeClock.used.Store(true)
 	}
-	if e := l.mirror.load(&t); e != nil {
+	if e := l.mirror.get(&t).past(); e != nil {
 		e.seeding.run(t.ruleset, func() { l.seedFrom(e, t, share) })
 	}
 }

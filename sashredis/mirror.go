@@ -33,11 +33,12 @@ type mirrorSet struct {
 type mirrored struct {
 	name, suffix string
 	hash         uint64
-	// Without states: at that instant units were given back, other than held ones, or the key was reset.
-	// Then earlier states are no lower bound any more.
+	// Without states: at that instant units were given back, other than held ones, or spent past a reservation,
+	// or the key was reset. Then earlier states deny nothing any more.
 	view
-	charged int64 // units that the same answer has charged to it since
-	bytes   int   // that it takes
+	charged int64     // units that the same answer has charged to it since
+	before  *mirrored // without states: what the fallback goes on from; nil: nothing is known
+	bytes   int       // that it takes
 
 	seeding seeding // of the share of it that the fallback charges
 }
@@ -71,16 +72,30 @@ func (set *mirrorSet) find(t *target, hash uint64) (slot *atomic.Pointer[mirrore
 	return slot, nil
 }
 
-// load returns what is kept of t, or nil.
-func (m *mirror) load(t *target) *mirrored {
+// get returns the entry of t, or nil.
+func (m *mirror) get(t *target) *mirrored {
 	if m == nil {
 		return nil
 	}
 	set, hash := m.set(t)
-	if _, e := set.find(t, hash); e != nil && len(e.states) > 0 {
+	_, e := set.find(t, hash)
+	return e
+}
+
+// load returns what is known of t that may deny calls, or nil.
+func (m *mirror) load(t *target) *mirrored {
+	if e := m.get(t); e != nil && len(e.states) > 0 {
 		return e
 	}
 	return nil
+}
+
+// past returns what e tells the fallback to go on from: its states, or what was known before; nil: nothing.
+func (e *mirrored) past() *mirrored {
+	if e == nil || len(e.states) > 0 {
+		return e
+	}
+	return e.before
 }
 
 // keep keeps v, an answer to b, as the state of t before that many units were charged to it, unless
@@ -104,29 +119,49 @@ func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 	m.store(t, &mirrored{view: v, charged: charged})
 }
 
-// forget makes m forget what it has of t from before an instant of the store's clock, at which t was changed,
-// as an answer that comes at a local instant tells: also after a charge past a reservation, as m would tell too
-// short a wait. A state from before is not kept later either, if an answer with it is on its way.
+// forget makes m forget what it has of t from before an instant of the store's clock, at which t was reset, as an
+// answer that comes at a local instant tells. A state from before is not kept later either, if an answer with it is
+// on its way.
 func (m *mirror) forget(t target, at, now int64) {
 	m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})
 }
 
-// release tells m that this process has given back units of t where they are held, and no others, at an
-// instant of the store's clock. What m has of t from before is still a lower bound of what other limits count,
-// and the fallback goes on from that.
-func (m *mirror) release(t target, units, at int64) {
-	e := m.load(&t)
-	if e == nil || e.at >= at {
+// settle tells m that a charge of units of t was settled at an instant of the store's clock, as an answer that comes
+// at a local instant tells: left were given back or, below 0, spent past them, and all where they are held. If only
+// these were given back, what m has of t from before is still a lower bound of what other limits count. Otherwise it
+// denies nothing any more: it may be too much, or tell too short a wait. But the fallback goes on from it.
+func (m *mirror) settle(t target, units, left, at, now int64) {
+	e, bound := m.get(&t), left == 0 || !t.spends
+	after := &mirrored{view: view{at: at, sent: now, received: now}}
+	past := e.past()
+	switch known := past != nil && e.at < at; {
+	case !known && bound:
 		return
-	}
-	v := e.view.with(t.ruleset, e.charged)
-	for i := range v.states {
-		if s := &v.states[i]; t.rules[i].held {
-			// Which of the units have gone is not known. So these count until the newest would have gone.
-			s.used, s.added, s.freed = max(s.used+s.added-units, 0), 0, nil
+	case !known:
+	case bound && past == e:
+		after = past.settled(t.ruleset, units, 0)
+	default:
+		after.before = past.settled(t.ruleset, units, max(-left, 0))
+		if after.size(t.name) > mirrorSetBytes {
+			after.before = nil
 		}
 	}
-	m.store(t, &mirrored{view: v}) // unless something newer has come
+	m.store(t, after) // unless something newer has come
+}
+
+// settled returns e after a charge of units was settled, without what was given back but where they are held.
+// What was spent past them counts from the instant of e on.
+func (e *mirrored) settled(rs *ruleset, units, spent int64) *mirrored {
+	v := e.view.with(rs, e.charged)
+	for i := range v.states {
+		if s, r := &v.states[i], &rs.rules[i]; r.held {
+			// Which of the units have gone is not known. So these count until the newest would have gone.
+			s.used, s.added, s.freed = max(s.used+s.added-units, 0), 0, nil
+		} else {
+			*s = r.charge(*s, spent)
+		}
+	}
+	return &mirrored{view: v}
 }
 
 // mirrorSetBytes is what the keys of one set take at most: 512 bytes each, on the average.
@@ -137,6 +172,9 @@ func (e *mirrored) size(name string) int {
 	bytes := int(unsafe.Sizeof(*e)) + len(name)
 	for i := range e.states {
 		bytes += int(unsafe.Sizeof(e.states[i])) + cap(e.states[i].freed)*int(unsafe.Sizeof(freedAt{}))
+	}
+	if e.before != nil {
+		bytes += e.before.size("")
 	}
 	return bytes
 }

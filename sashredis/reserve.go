@@ -140,12 +140,8 @@ func (l *Limiter) settle(ctx context.Context, c charge, units, left int64) error
 	left = max(left, -maxExact)
 	at, err := l.change(ctx, c.scripts.settle, c.target, c.scriptLimits(), strconv.FormatInt(left, 10), c.origins, c.token, c.end,
 		strconv.FormatInt(units, 10))
-	switch {
-	case err != nil:
-	case left == 0 || !c.spends: // only what was held has changed
-		l.mirror.release(c.target, units, at)
-	default:
-		l.mirror.forget(c.target, at, l.local.Now())
+	if err == nil {
+		l.mirror.settle(c.target, units, left, at, l.local.Now())
 	}
 	return err
 }

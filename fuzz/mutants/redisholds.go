@@ -148,7 +148,7 @@ var ofRedisHolds = []mutant{
 	// While the store is away.
 	{
 		name: "fallback-release-is-a-fresh-window", fault: "after a Release, the fallback does not know what other limits have used",
-		file: "sashredis/reserve.go", old: "l.mirror.release(c.target, units, at)", new: "l.mirror.forget(c.target, at, l.local.Now())",
+		file: "sashredis/mirror.go", old: "after = past.settled(t.ruleset, units, 0)", new: "_ = past.settled(t.ruleset, units, 0)",
 		tests: "TestAtOnce",
 	},
 	{

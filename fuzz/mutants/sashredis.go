@@ -139,8 +139,23 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-does-not-know-what-was-overspent", fault: "the mirror tells the wait from before a Commit of more than was reserved",
-		file: "sashredis/reserve.go", old: "\tdefault:\n\t\tl.mirror.forget(", new: "\tcase left > 0:\n\t\tl.mirror.forget(",
+		file: "sashredis/mirror.go", old: "m.get(&t), left == 0 ||", new: "m.get(&t), left <= 0 ||",
 		tests: "TestMirror_WaitsForWhatACommit",
+	},
+	{
+		name: "mirror-denies-what-was-given-back", fault: "the mirror denies by what it knew before units were given back",
+		file: "sashredis/mirror.go", old: "m.get(&t), left == 0 || !t.spends", new: "m.get(&t), left >= 0 || !t.spends",
+		tests: "TestMirror_Forgets|TestFallbackLocal_GoesOnFromWhatWasSettled",
+	},
+	{
+		name: "fallback-refund-is-a-fresh-window", fault: "a key has a fresh window in a share once units of it were given back",
+		file: "sashredis/mirror.go", old: "after.before = past.settled(", new: "_ = past.settled(",
+		tests: "TestFallbackLocal_GoesOnFromWhatWasSettled",
+	},
+	{
+		name: "fallback-forgets-what-was-overspent", fault: "a share does not count what was spent past a reservation",
+		file: "sashredis/mirror.go", old: "units, max(-left, 0))", new: "units, 0)",
+		tests: "TestFallbackLocal_GoesOnFromWhatWasSettled",
 	},
 	{
 		name: "mirror-without-bound", fault: "a mirror takes the more memory, the more limits keys have",
@@ -326,7 +341,7 @@ var ofSashredis = []mutant{
 	// Fallbacks.
 	{
 		name: "fallback-fresh-window", fault: "the fallback begins with nothing used",
-		file: "sashredis/fallback.go", old: "e := l.mirror.load(&t); e != nil {", new: "e := l.mirror.load(&t); e != nil && e.at < 0 {",
+		file: "sashredis/fallback.go", old: "l.mirror.get(&t).past(); e != nil {", new: "l.mirror.get(&t).past(); e != nil && e.at < 0 {",
 		tests: "TestFallbackLocal",
 	},
 	{

@@ -158,6 +158,46 @@ func TestFallbackLocal_GoesOnFromWhatTheStoreSaid(t *testing.T) {
 	}
 }
 
+// A process that has given units back, or spent more than it had reserved, knows as much of the key as before. But
+// none of that denies what the store admits.
+func TestFallbackLocal_GoesOnFromWhatWasSettled(t *testing.T) {
+	for _, limit := range []sash.Limit{
+		sash.PerHour(1000).Counter(), sash.PerHour(1000).Log(), sash.PerHour(1000).Buckets(time.Minute), sash.PerHour(1000).TokenBucket(1000), sash.PerHour(1000).Parts(),
+	} {
+		for name, c := range map[string]struct {
+			times, reserved, used int64
+			most                  int64 // that may be left of a share of 500
+			admits                bool  // the store admits 100 more
+		}{
+			"given back":   {100, 10, 9, 50, true},
+			"all of it":    {1, 1000, 0, 500, true},
+			"spent beyond": {1, 1, 5000, 0, false},
+			"spent often":  {10, 1, 60, 200, true},
+		} {
+			s := newStore(t)
+			l, local := s.limiter([]sash.Limit{limit}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+			pass := func() {
+				s.advance(time.Microsecond)
+				local.Advance(time.Microsecond)
+			}
+			ctx := t.Context()
+			for range c.times {
+				pass()
+				r, d := l.Reserve(ctx, "k", c.reserved)
+				require.True(t, d.Allowed)
+				pass()
+				require.NoError(t, r.Commit(ctx, c.used))
+			}
+			s.set(func() { s.err = errAway })
+			require.LessOrEqual(t, l.Peek(ctx, "k", 0).Remaining, c.most, "%s: %v", name, limit)
+			s.set(func() { s.err = nil })
+			d := l.Peek(ctx, "k", 100)
+			require.Equal(t, sashredis.ByStore, d.By)
+			require.Equal(t, c.admits, d.Allowed, "%s: %v", name, limit)
+		}
+	}
+}
+
 // The parts of a window may be longer in the store, where they are whole microseconds. What was charged
 // there counts here for at least as long as any charge in parts does: fifteen sixteenths of the window.
 func TestFallbackLocal_CountsWhatWasChargedInLongerParts(t *testing.T) {
