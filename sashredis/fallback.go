@@ -44,7 +44,8 @@ var (
 
 // FallbackLocal decides in this process, with the share num/den of each Count and Burst, rounded
 // down, but at least 1. With a share of 1/N, a fleet of N processes admits no more than Count
-// together, as long as Count is at least N.
+// together, as long as Count is at least N. Under a [sash.TokenBucket], its Burst must be at least N, too: with a
+// smaller one, each process still has a burst of 1.
 //
 // A key does not get a fresh window: the share of what was used when the store was heard of last
 // counts as used, as far as the mirror knows the key. That is so under each limit by itself, and each

@@ -126,10 +126,11 @@ func (m *mirror) forget(t target, at, now int64) {
 	m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})
 }
 
-// settle tells m that a charge of units of t was settled at an instant of the store's clock, as an answer that comes
-// at a local instant tells: left were given back or, below 0, spent past them, and all where they are held. If only
-// these were given back, what m has of t from before is still a lower bound of what other limits count. Otherwise it
-// denies nothing any more: it may be too much, or tell too short a wait. But the fallback goes on from it.
+// settle tells m that a charge of units of t was settled at an instant of the store's clock, as an answer that
+// comes at a local instant tells. left were given back or, below 0, spent past them; where units are held, all were
+// given back. If only held ones were, what m has of t from before is still a lower bound of what other limits
+// count. Otherwise it denies nothing any more: it may be too much, or tell too short a wait. But the fallback goes
+// on from it.
 func (m *mirror) settle(t target, units, left, at, now int64) {
 	e, bound := m.get(&t), left == 0 || !t.spends
 	after := &mirrored{view: view{at: at, sent: now, received: now}}
