@@ -119,18 +119,18 @@ func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 	m.store(t, &mirrored{view: v, charged: charged})
 }
 
-// forget makes m forget what it has of t from before an instant of the store's clock, at which t was reset, as an
-// answer that comes at a local instant tells. A state from before is not kept later either, if an answer with it is
-// on its way.
+// forget makes m forget what it has of t from before an instant of the store's clock, at which t was reset,
+// as an answer that comes at a local instant tells. A state from before is not kept later either, if an
+// answer with it is on its way.
 func (m *mirror) forget(t target, at, now int64) {
 	m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})
 }
 
-// settle tells m that a charge of units of t was settled at an instant of the store's clock, as an answer that
-// comes at a local instant tells. left were given back or, below 0, spent past them; where units are held, all were
-// given back. If only held ones were, what m has of t from before is still a lower bound of what other limits
-// count. Otherwise it denies nothing any more: it may be too much, or tell too short a wait. But the fallback goes
-// on from it.
+// settle tells m that a charge of units of t was settled at an instant of the store's clock, as an answer
+// that comes at a local instant tells. left were given back or, below 0, spent past them; where units are
+// held, all were given back. If only held ones were, what m has of t from before is still a lower bound of
+// what other limits count. Otherwise it denies nothing any more: it may be too much, or tell too short a
+// wait. But the fallback goes on from it.
 func (m *mirror) settle(t target, units, left, at, now int64) {
 	e, bound := m.get(&t), left == 0 || !t.spends
 	after := &mirrored{view: view{at: at, sent: now, received: now}}
