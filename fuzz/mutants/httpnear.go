@@ -95,8 +95,13 @@ var ofNear = []mutant{
 	},
 	{
 		name: "near-of-debts", fault: "the limits that carry debts are told",
-		file: "httplimit/policy.go", old: "!own || q.Limit == l {", new: "!own || q != nil {",
+		file: "httplimit/policy.go", old: "if p.knownAs(l) == l {", new: "if p.knownAs(l) != (sash.Limit{}) {",
 		tests: "TestModel$",
+	},
+	{
+		name: "event-of-debts", fault: "a denial for a debt names the limit that carries it",
+		file: "httplimit/report.go", old: "e.Decision.Limit = t.knownAs(t.decision.Limit)", new: "e.Decision.Limit = t.decision.Limit",
+		tests: "TestSettle_TellsDebtsByTheName|TestModel$",
 	},
 	{
 		name: "near-of-debts-of-new-limits", fault: "a settlement tells the limits that carry the debts of a policy that has replaced it",

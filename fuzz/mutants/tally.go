@@ -23,6 +23,11 @@ var ofTally = []mutant{
 		tests: "TestTally_BoundsTheUnits",
 	},
 	{
+		name: "tally-takes-close-for-a-store", fault: "a request that Close has refused counts as one that the store did not decide",
+		file: "internal/tally/tally.go", old: "e.Err != http.ErrServerClosed {", new: "e.Err != http.ErrAbortHandler {",
+		tests: "TestTally_CountsWhatAStoreDidNotDecide",
+	},
+	{
 		name: "tally-of-settlements-above", fault: "units that are given back by a settlement are taken for charged",
 		file: "internal/tally/tally.go", old: "more > 0 {", new: "more != 0 {",
 		tests: "TestTally_AddsUp",
