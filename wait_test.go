@@ -167,7 +167,7 @@ func TestWait_ForecastsByThePartsOfTheKey(t *testing.T) {
 		start := time.Now()
 		require.ErrorIs(t, l.Wait(short, key, 1), context.DeadlineExceeded)
 		require.Zero(t, time.Since(start))
-		long, cancel := context.WithTimeout(t.Context(), back+3*time.Second)
+		long, cancel := context.WithTimeout(t.Context(), back+4*time.Second)
 		defer cancel()
 		require.NoError(t, l.Wait(long, key, 1))
 	})
