@@ -132,6 +132,16 @@ var ofTraffic = []mutant{
 		file: "cmd/sash/internal/traffic/pattern.go", old: "		return p.parts.response\n", new: "		return false\n",
 		tests: "TestLasting_OfEachServer", in: ofLogs,
 	},
+	{
+		name: "ipv6-address-is-cut-at-its-colon", fault: "a pattern takes the beginning of an IPv6 address for a client",
+		file: "cmd/sash/internal/traffic/pattern.go", old: "if end >= 0 && isAddress(s[:end]+\"::\") {", new: "if false {",
+		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,
+	},
+	{
+		name: "port-is-after-the-first-colon", fault: "a port is looked for after the first colon of an address",
+		file: "cmd/sash/internal/traffic/pattern.go", old: "		return toPort\n", new: "		return toColon\n",
+		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,
+	},
 }
 
 // ofLogs is the package of the tests of ofTraffic.

@@ -71,6 +71,7 @@
 // $time_iso8601 or $msec. Or it is $time, which may have any of these forms. Of Apache it is %t, or
 // %{sec}t, %{msec}t, %{usec}t, or formats of strftime in %{…}t, also several of them. The fraction may stand
 // apart, as %{msec_frac}t or %{usec_frac}t. Times of the beginning of a request are taken before those with end:.
+// Before a port, as in $remote_addr:$remote_port, an address may be an IPv6 address without brackets.
 //
 // # Clients
 //

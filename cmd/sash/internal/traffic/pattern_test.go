@@ -120,3 +120,37 @@ func TestApacheTime(t *testing.T) {
 		assert.ErrorContains(t, make(&wanted{}).decode("203.0.113.9 1773144000."+digits, &record{}), "is not a number")
 	}
 }
+
+// The colon after an address is not one within an IPv6 address, around which servers write no brackets there.
+func TestPattern_AddressesBeforeColons(t *testing.T) {
+	const nginx, apache, status = `$remote_addr:$remote_port [$time_local] $status`, `%a:%{remote}p %t %>s`, `$remote_addr:$status $time_local`
+	const v6, at = "2a00:1450:4001::1", " [10/Mar/2026:12:00:00 +0000] 200"
+	for _, tt := range []struct{ pattern, line, want string }{
+		{nginx, v6 + ":443" + at, v6},
+		{nginx, "2001:db8:1:2:3:4:5:6:443" + at, "2001:db8:1:2:3:4:5:6"},
+		{nginx, "2001:db8:::443" + at, "2001:db8::"},
+		{nginx, "::1:443" + at, "::1"},
+		{nginx, "[" + v6 + "]:443" + at, ""}, // which nginx does not write
+		{nginx, "192.0.2.1:443" + at, "192.0.2.1"},
+		{nginx, "unix::" + at, "unix:"},
+		{nginx, "192.0.2.1:" + at, "192.0.2.1"},
+		{nginx, "192.0.2.1:http" + at, ""},
+		{nginx, v6 + at + ":443", ""},
+		{nginx, "2a00:1450" + at, ""},
+		{apache, v6 + ":443" + at, v6},
+		{apache, "host.example:443" + at, "host.example"},
+		{`$msec $remote_addr:$remote_port`, "1773144000 " + v6 + ":443", v6},
+		{`$remote_addr:$remote_port:$status [$time_local]`, "192.0.2.1:443:200 [10/Mar/2026:12:00:00 +0000]", "192.0.2.1"},
+		{`$remote_addr:$remote_port:$status [$time_local]`, v6 + ":443:200 [10/Mar/2026:12:00:00 +0000]", ""},
+		{status, "192.0.2.1:200 10/Mar/2026:12:00:00 +0000", "192.0.2.1"},
+		{status, v6 + ":200 10/Mar/2026:12:00:00 +0000", ""},
+		{status, "2a00:200 10/Mar/2026:12:00:00 +0000", ""},
+	} {
+		tr := readLog(t, tt.line+"\n", "-format", tt.pattern, "-key", "addr")
+		if tt.want == "" {
+			assert.Empty(t, tr.Clients, "%s by %s", tt.line, tt.pattern)
+			continue
+		}
+		assert.Equal(t, []string{tt.want}, tr.Clients, "%s by %s", tt.line, tt.pattern)
+	}
+}
