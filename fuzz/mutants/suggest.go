@@ -248,4 +248,9 @@ var ofSuggest = []mutant{
 		file: "cmd/sash/internal/suggest/policyfile.go", old: "os.O_CREATE|os.O_EXCL,", new: "os.O_CREATE|os.O_TRUNC,",
 		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsLeftAlone",
 	},
+	{
+		name: "suggest-makes-a-file-invalid", fault: "a policy is added to a file of policies that does not load with it",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: "policies.Faults(f.given, text); err != nil {", new: "policies.Faults(f.given, text); text == nil {",
+		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsNotMadeInvalid",
+	},
 }

@@ -108,3 +108,22 @@ func Load(name string, declared []string) (*File, error) {
 	r.file.Policies = all
 	return r.file, nil
 }
+
+// Faults returns the faults of data in a file of that name, for a program that adds all functions that the file
+// names. The error is a policyfile.Errors.
+func Faults(name string, data []byte) error {
+	root, err := policytree.Parse(name, data)
+	if err != nil {
+		return err
+	}
+	r := &reader{file: &File{Name: name}}
+	r.policies(root.Field("policies"))
+	var declared []string
+	for _, f := range r.file.Functions {
+		if f.Name != "" { // else it is a fault
+			declared = append(declared, f.Name)
+		}
+	}
+	_, err = policyfile.Parse(name, data, options(r.file.Functions, declared)...)
+	return err
+}

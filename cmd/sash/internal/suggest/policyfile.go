@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/cmd/sash/internal/policies"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
 	"github.com/seed-30da4c49/sash/httplimit/policyfile" // sets policytree.Parse, too
 	"github.com/seed-30da4c49/sash/internal/policytree"
@@ -43,11 +44,14 @@ func openPolicyFile(path string) (*policyFile, error) {
 		return nil, fmt.Errorf("-policy: %w", err)
 	}
 	f.data = data
-	policies, err := policiesIn(path, data)
+	list, err := policiesIn(path, data)
+	if err == nil {
+		err = policies.Faults(path, data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("-policy: %w", err)
 	}
-	for _, p := range policies {
+	for _, p := range list {
 		if name := p.Field("name"); name != nil {
 			f.names = append(f.names, name.Text)
 		}
@@ -78,12 +82,17 @@ func policiesIn(path string, data []byte) ([]*policytree.Node, error) {
 	return policies.Items, nil
 }
 
-// add writes the file with more policies. All else stays as it is. A file that is not what it was when the
-// command began is left alone: the policies were checked against what it was.
-func (f *policyFile) add(policies []string) error {
-	text, err := f.with(policies)
+// add writes the file with more policies. All else stays as it is. The file is left alone if it would not load
+// then. It is left alone, too, if it is not what it was when the command began: the policies were checked against
+// what it was.
+func (f *policyFile) add(added []string) error {
+	text, err := f.with(added)
 	if err != nil {
-		return fmt.Errorf("%s: %w; add it yourself:\n%s", f.path, err, strings.Join(policies, ""))
+		return fmt.Errorf("%s: %w; add it yourself:\n%s", f.path, err, strings.Join(added, ""))
+	}
+	if err := policies.Faults(f.given, text); err != nil {
+		return fmt.Errorf("-policy: %s would not load with what is added, so it is as it was; "+
+			"give another -name, or add it yourself:\n%s%w", f.given, strings.Join(added, ""), err)
 	}
 	if f.data == nil {
 		return f.create(text)

@@ -2,6 +2,7 @@ package suggest
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -178,4 +179,67 @@ func TestPolicyFile_SaysWhatItCannotTell(t *testing.T) {
 		require.Contains(t, got.stderr, want)
 	}
 	require.NoFileExists(t, "limits.yaml")
+}
+
+// steady returns a log of ten hours, in which fifty clients request two paths: more in an hour than in a minute.
+func steady() string {
+	var log strings.Builder
+	for i := range 600 {
+		path := []string{"/stats", "/stats-1h"}[i%2]
+		fmt.Fprintf(&log, "192.0.2.%d - - [10/Mar/2026:%02d:%02d:00 +0000] \"GET %s HTTP/1.1\" 200 1\n", i%50, i/60, i%60, path)
+	}
+	return log.String()
+}
+
+// A file that would not load with the new policies stays as it is. Each limit of a policy with several is a quota
+// with a name of its own, and these names differ in a file.
+func TestPolicyFile_IsNotMadeInvalid(t *testing.T) {
+	many := "policies:\n"
+	for i := range 8192 {
+		many += fmt.Sprintf("  - {name: p%d, limits: 1/s, key: everyone}\n", i)
+	}
+	for name, tt := range map[string]struct{ before, want string }{
+		"a quota's name":  {"policies:\n  - {name: api-1h, limits: 1/s, key: account, cost: tokens}\n", `"api-1h"`},
+		"too many limits": {many, "8192 limits"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := limitsFile(t, tt.before)
+			got := invoke(steady(), "-policy", path, "-name", "api", "-window", "1m", "-window", "1h", "-")
+			require.Equal(t, command.Failed, got.status, got.stderr)
+			require.Contains(t, got.stderr, "-policy: "+path+" would not load with what is added, so it is as it was")
+			require.Contains(t, got.stderr, tt.want)
+			require.Contains(t, got.stdout, "suggested", "the report is there all the same")
+			require.Equal(t, tt.before, content(t, path))
+		})
+	}
+}
+
+func TestPolicyFile_OfGroupsIsNotMadeInvalid(t *testing.T) {
+	path := limitsFile(t, "")
+	got := invoke(steady(), "-by", "path", "-policy", path, "-window", "1m", "-window", "1h", "-")
+	require.Equal(t, command.Failed, got.status, got.stderr)
+	require.Contains(t, got.stderr, "would not load with what is added")
+	require.Contains(t, got.stderr, `"/stats-1h"`)
+	require.NoFileExists(t, path)
+}
+
+// A file may name functions of the program. Other faults of it are found before the log is read.
+func TestPolicyFile_MustBeValid(t *testing.T) {
+	const before = "policies:\n  - {name: a, limits: 1/s, key: account, cost: tokens, leave: few, skip: ours, settle: used, plan: tariff, plans: {b: 2/s}}\n"
+	path := limitsFile(t, before)
+	got := invoke(minutes(3, 3), "-policy", path, "-window", "1m")
+	require.Equal(t, command.OK, got.status, got.stderr)
+	require.True(t, strings.HasPrefix(content(t, path), before+"  - name: \"suggested\"\n"))
+	for text, want := range map[string]string{
+		"policies:\n  - {name: a, limits: 1/s, key: ''}\n":        "-policy: PATH:2:",
+		"policies:\n  - {name: a, limits: many, key: everyone}\n": "policies[0].limits",
+		"policies:\n  - {name: a, limit: 1/s, key: account}\n":    "policies[0].limit: unknown field",
+	} {
+		path := limitsFile(t, text)
+		got := invoke("no log", "-policy", path, "-window", "1m")
+		require.Equal(t, command.Usage, got.status, text)
+		require.Contains(t, got.stderr, strings.ReplaceAll(want, "PATH", path))
+		require.NotContains(t, got.stderr, "account")
+		require.Equal(t, text, content(t, path))
+	}
 }
