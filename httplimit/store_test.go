@@ -362,3 +362,27 @@ func TestStore_ThatCannotDecideIsAnswered503(t *testing.T) {
 		{RetryAfter: 1500 * time.Millisecond, By: "fallback", Violated: []string{"a"}},
 	}, denials)
 }
+
+// A client that retries on a context that has ended must not use up the quota of others.
+func TestTransport_ChargesNothingOnceTheContextHasEnded(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	s := &localStore{Limiter: sash.Must(sash.New(sash.PerHour(1).Log(), sash.WithClock(sash.NewManualClock(0))))}
+	t.Cleanup(func() { s.Limiter.Close() })
+	for name, tr := range map[string]*httplimit.Transport{
+		"a limiter":             {Limiter: s.Limiter},
+		"a limiter, no waiting": {Limiter: s.Limiter, NoWait: true},
+		"a store":               {Store: s},
+		"a store, no waiting":   {Store: s, NoWait: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(ended, "GET", "http://a.example/", nil)
+			require.NoError(t, err)
+			_, err = tr.Admit(r)
+			require.EqualError(t, err, "httplimit: not sent: context canceled")
+			require.ErrorIs(t, err, context.Canceled)
+			require.EqualValues(t, 1, s.Limiter.Peek("a.example", 0).Remaining)
+			require.Empty(t, s.calls, "of the store")
+		})
+	}
+}

@@ -60,9 +60,9 @@ import (
 // The error of a request that is not sent wraps one of these. The body of such a request has not been
 // read, and is closed.
 //
-//   - The error of its context, as soon as the context ends. If the deadline is certain to come first, it
-//     is [context.DeadlineExceeded] at once. If that is since the server asked to wait, it is in a
-//     [*TurnError], which tells for how long.
+//   - The error of its context, as soon as the context ends. A request whose context has ended already is
+//     charged nothing. If the deadline is certain to come first, it is [context.DeadlineExceeded] at
+//     once. If that is since the server asked to wait, it is in a [*TurnError], which tells for how long.
 //   - [sash.ErrExceedsLimit] for a cost that is never admitted.
 //   - Under NoWait, it is a [*TurnError].
 //   - With a Store, what is wrong with a call that the store refuses.
@@ -252,6 +252,9 @@ func (t *Transport) admit(r *http.Request) (key string, held sash.Reservation, e
 
 // takeNow charges n units to key if that requires no waiting.
 func (t *Transport) takeNow(ctx context.Context, key, gate string, n int64) (held sash.Reservation, err error) {
+	if err := ctx.Err(); err != nil { // as Wait does: such a request must not use up a quota
+		return held, fmt.Errorf("httplimit: not sent: %w", err)
+	}
 	if left := t.gates.heldFor(gate, t.clock()); left > 0 {
 		return held, &TurnError{RetryAfter: left, Held: true}
 	}

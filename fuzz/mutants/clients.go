@@ -93,6 +93,11 @@ var ofClients = []mutant{
 		tests: "TestModel_Clients", in: "httplimit",
 	},
 	{
+		name: "client-charges-the-ended", fault: "a request whose context has ended is charged if it may not wait",
+		file: "httplimit/transport.go", old: "if err := ctx.Err(); err != nil { // as Wait does", new: "if err := ctx.Err(); err != nil && false { // as Wait does",
+		tests: "TestTransport_ChargesNothing|TestModel_Clients", in: "httplimit",
+	},
+	{
 		name: "client-is-told-the-lease", fault: "a request that may not wait is told the lease of the units that others hold",
 		file: "httplimit/transport.go", old: "wait, _ := waitFor(t.Limiter, &d, key, n, 0)", new: "wait := d.RetryAfter",
 		tests: "TestModel_Clients", in: "httplimit",

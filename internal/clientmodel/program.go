@@ -55,7 +55,7 @@ type Call struct {
 	Host, Method, User int
 	Cost               int64
 	Latency            time.Duration // between its arrival and the server's decision
-	Deadline, Cancel   time.Duration // after its beginning; 0: none
+	Deadline, Cancel   time.Duration // after its beginning; 0: none. A negative Cancel is before it
 	Late               time.Duration // between the sending and the reading of a stream
 	Again              time.Duration // if not 0, the client asks once more for the end of a stream, after that time
 	Body               int           // one of the bodies of Protocol
@@ -207,6 +207,10 @@ func newCall(r *rand.Rand, p *Protocol, at int64, few int) Call {
 		c.Cancel = 1 + time.Duration(r.Int64N(int64(pick(r, time.Millisecond, time.Second, time.Minute))))
 	case 2:
 		c.Late = time.Duration(r.Int64N(int64(3 * time.Second)))
+	case 3:
+		if one(r, 2) {
+			c.Cancel = -1
+		}
 	}
 	if one(r, 3) {
 		c.Again = 1 + time.Duration(r.Int64N(int64(3*time.Second)))

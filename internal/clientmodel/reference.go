@@ -175,7 +175,12 @@ func (s *simulation) end(c *simulated, r Reply) {
 func (s *simulation) admit(c *simulated) {
 	key, ok := s.Settings.key(s.p, &c.Call)
 	if s.Settings.refused() || !ok {
+		s.open = s.open || c.Cancel < 0 && s.p.Streams(c.Kind) // the side that receives may look at its context first
 		s.end(c, Reply{Kind: Unsent})
+		return
+	}
+	if c.Cancel < 0 {
+		s.end(c, Reply{Kind: Canceled})
 		return
 	}
 	held := s.Settings.holdKey(s.p, &c.Call, key)

@@ -184,7 +184,7 @@ func (c *Call) features(p *Protocol) []string {
 		name string
 		set  bool
 	}{
-		{"Deadline", c.Deadline > 0}, {"Cancel", c.Cancel > 0}, {"Late", c.Late > 0}, {"Again", c.Again > 0}, {"Body", c.Body > 0},
+		{"Deadline", c.Deadline > 0}, {"Cancel", c.Cancel > 0}, {"Ended", c.Cancel < 0}, {"Late", c.Late > 0}, {"Again", c.Again > 0}, {"Body", c.Body > 0},
 		{"RetryInfo", c.Answer.RetryInfo.Present()}, {"Pushback", c.Answer.Pushback.Present()},
 		{"RetryAfter", c.Answer.RetryAfter.Present()}, {"RateLimit", c.Answer.RateLimit.Present()}, {"policies", c.Host%2 == 0},
 	} {

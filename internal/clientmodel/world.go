@@ -162,10 +162,14 @@ func (w *World) do(c *real) {
 		defer cancel()
 		ctx = until
 	}
-	if c.Cancel > 0 {
+	if c.Cancel != 0 {
 		until, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer time.AfterFunc(c.Cancel, cancel).Stop()
+		if c.Cancel < 0 {
+			cancel()
+		} else {
+			defer time.AfterFunc(c.Cancel, cancel).Stop()
+		}
 		ctx = until
 	}
 	reply := w.session.Do(ctx, c.Call)
