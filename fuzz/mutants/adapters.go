@@ -126,6 +126,11 @@ var ofAdapters = []mutant{
 		tests: "TestFiber_RefusesInTheApplicationsWay", in: inFrameworks,
 	},
 	{
+		name: "fiber-aborts-the-process", fault: "a function of a policy that panics by http.ErrAbortHandler ends the process",
+		file: "httplimit/fiberlimit/fiberlimit.go", old: "v := decide(l, reported, r)", new: "v := l.Decide(reported, r)",
+		tests: "TestFiber_Survives", in: inFrameworks,
+	},
+	{
 		name: "fiber-settles-early", fault: "a download and a websocket hold their units only until the handler has returned",
 		file: "httplimit/fiberlimit/fiberlimit.go", old: "if lasts(c) {", new: "if response.Bytes < 0 {",
 		tests: "TestAdapters_HoldASlotOfALongResponse", in: inFrameworks,

@@ -10,6 +10,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -577,3 +578,20 @@ func TestFiber_WarnsOfPreforkWithoutAStore(t *testing.T) {
 type emptyStore struct{ httplimit.Store }
 
 func (emptyStore) Close() error { return nil }
+
+// Fasthttp recovers from no panic, so http.ErrAbortHandler in a function of a policy must not end the process.
+func TestFiber_SurvivesAPolicyThatAborts(t *testing.T) {
+	p := policy("aborts", "", 1)
+	p.Cost = func(*http.Request) int64 { panic(http.ErrAbortHandler) }
+	l := httplimit.Must(httplimit.New(p, httplimit.WithPathFolding(), httplimit.WithSweepInterval(-1)))
+	defer l.Close()
+	app := fiber.New()
+	var fault any // it would end the process
+	notes := func(_ fiber.Ctx, f any) { fault = f }
+	app.Use(recover.New(recover.Config{EnableStackTrace: true, StackTraceHandler: notes}), fiberlimit.New(l))
+	app.Get("/", func(c fiber.Ctx) error { return c.SendString("it was served") })
+	response, err := app.Test(httptest.NewRequest("GET", "/", nil))
+	require.NoError(t, err)
+	require.Nil(t, fault)
+	require.Equal(t, 500, response.StatusCode)
+}
