@@ -83,8 +83,8 @@ func policiesIn(path string, data []byte) ([]*policytree.Node, error) {
 }
 
 // add writes the file with more policies. All else stays as it is. The file is left alone if it would not load
-// then. It is left alone, too, if it is not what it was when the command began: the policies were checked against
-// what it was.
+// then. It is left alone, too, if it is not what it was when the command began: the policies were checked
+// against what it was.
 func (f *policyFile) add(added []string) error {
 	text, err := f.with(added)
 	if err != nil {

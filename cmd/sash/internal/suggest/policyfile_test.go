@@ -181,7 +181,8 @@ func TestPolicyFile_SaysWhatItCannotTell(t *testing.T) {
 	require.NoFileExists(t, "limits.yaml")
 }
 
-// steady returns a log of ten hours, in which fifty clients request two paths: more in an hour than in a minute.
+// steady returns a log of ten hours, in which fifty clients request two paths, more in an hour than in a
+// minute.
 func steady() string {
 	var log strings.Builder
 	for i := range 600 {
@@ -191,8 +192,8 @@ func steady() string {
 	return log.String()
 }
 
-// A file that would not load with the new policies stays as it is. Each limit of a policy with several is a quota
-// with a name of its own, and these names differ in a file.
+// A file that would not load with the new policies stays as it is. Each limit of a policy with several is a
+// quota with a name of its own, and these names differ in a file.
 func TestPolicyFile_IsNotMadeInvalid(t *testing.T) {
 	many := "policies:\n"
 	for i := range 8192 {

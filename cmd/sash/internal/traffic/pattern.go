@@ -55,8 +55,8 @@ const (
 	toPort      // at the first colon that a port follows, and then the literal after it
 )
 
-// ports are the variables that hold a port.
-var ports = []string{"remote_port", "realip_remote_port", "server_port", "port", "remote", "local", "canonical"} // %{remote}p
+// ports are the variables that hold a port. The last ones are of Apache, as in %{remote}p.
+var ports = []string{"remote_port", "realip_remote_port", "server_port", "port", "remote", "local", "canonical"}
 
 // compile compiles a pattern of variables in the syntax of nginx, or of directives in the syntax of
 // Apache.
@@ -421,8 +421,8 @@ func endOfAddress(s string, end int) int {
 	return end
 }
 
-// beforePort returns the index of the first colon in rest that a port follows, which may be empty or "-", and then
-// what follows variable i+1; or -1.
+// beforePort returns the index of the first colon in rest that a port follows, which may be empty or "-",
+// and then what follows variable i+1; or -1.
 func (t *template) beforePort(i int, rest string) int {
 	for end := range len(rest) {
 		if rest[end] != ':' {
