@@ -131,6 +131,11 @@ var ofAdapters = []mutant{
 		tests: "TestFiber_Survives", in: inFrameworks,
 	},
 	{
+		name: "fiber-lends-for-ever", fault: "the Settle of a stream finds fiber's context, which may be another request's",
+		file: "httplimit/fiberlimit/fiberlimit.go", old: "\t\tadapter.TakeBack[fiber.Ctx](r)    // fiber", new: "\t\t// fiber",
+		tests: "TestFiber_KnowsItsContext", in: inFrameworks,
+	},
+	{
 		name: "fiber-settles-early", fault: "a download and a websocket hold their units only until the handler has returned",
 		file: "httplimit/fiberlimit/fiberlimit.go", old: "if lasts(c) {", new: "if response.Bytes < 0 {",
 		tests: "TestAdapters_HoldASlotOfALongResponse", in: inFrameworks,

@@ -45,7 +45,8 @@
 //     before it has them all: fasthttp does not tell.
 //   - A stream or a file is settled when it has been sent, and a hijacked connection, such as a
 //     websocket's, when the function returns that uses it. Until then, units that sash.AtOnce
-//     bounds are held, and what the handler says by ChargeOf holds.
+//     bounds are held, and what the handler says by ChargeOf holds. Fiber uses its context for other
+//     requests by then, so [ContextOf] finds none in a Settle of these.
 //   - If the client is gone before it is sent the answer to an upgrade, fasthttp does not call that
 //     function, and does not tell. Then the charge stays, and units that are held come back when
 //     their lease ends.
@@ -160,6 +161,7 @@ func serve(c fiber.Ctx, r *http.Request, charges *httplimit.Charges) error {
 	if lasts(c) {
 		response.Bytes, later = max(response.Bytes, 0), true
 		s := &settlement{charges, response}
+		adapter.TakeBack[fiber.Ctx](r)    // fiber uses c for other requests by then
 		c.RequestCtx().SetUserValue(s, s) // its own key: another limiter may have one
 	}
 	return nil

@@ -42,7 +42,7 @@ func newRequest(c fiber.Ctx) *http.Request {
 	for _, name := range c.Route().Params {
 		r.SetPathValue(name, strings.Clone(c.Params(name)))
 	}
-	return r.WithContext(adapter.With(contextOf(c), c))
+	return r.WithContext(adapter.Lend(contextOf(c), c))
 }
 
 // newURL returns the URL of a path, which may have escapes. The path is the one by which fiber

@@ -595,3 +595,44 @@ func TestFiber_SurvivesAPolicyThatAborts(t *testing.T) {
 	require.Nil(t, fault)
 	require.Equal(t, 500, response.StatusCode)
 }
+
+// Fiber's context serves other requests once the handlers have returned, so a late settlement must not find it.
+func TestFiber_KnowsItsContextUntilTheHandlersHaveReturned(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler fiber.Handler
+		known   bool
+	}{
+		"a body":   {func(c fiber.Ctx) error { return c.SendString("hello") }, true},
+		"a stream": {func(c fiber.Ctx) error { return c.SendStream(strings.NewReader("hello")) }, false},
+		"a file":   {func(c fiber.Ctx) error { return c.SendFile("go.mod") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := make(chan bool, 1)
+			p := tokens()
+			p.Cost = func(r *http.Request) int64 {
+				if c, ok := fiberlimit.ContextOf(r); !ok || c.Path() != "/" {
+					panic("it is not known")
+				}
+				return 1
+			}
+			p.Settle = func(r *httplimit.Response) int64 {
+				_, ok := fiberlimit.ContextOf(r.Request)
+				known <- ok
+				return 1
+			}
+			client := newClient(t, mount{build: func(t *testing.T, l *httplimit.Limiter, _ *atomic.Int64) http.Handler {
+				return fiberSite(c.handler)(t, l)
+			}}, p)
+			response, err := client.Get(client.url + "/")
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			require.Equal(t, 200, response.StatusCode)
+			select {
+			case got := <-known:
+				require.Equal(t, c.known, got)
+			case <-time.After(time.Minute):
+				t.Fatal("the response was never settled")
+			}
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/seed-30da4c49/sash/httplimit"
 )
@@ -23,9 +24,29 @@ func ShareForm(own, r *http.Request) {
 	own.Form, own.PostForm, own.MultipartForm = r.Form, r.PostForm, r.MultipartForm
 }
 
-// ContextOf returns the framework's context of a request whose context has come from With.
+// A lent is a framework's context that the framework takes back, to use it for other requests.
+type lent[C any] struct {
+	context C
+	back    atomic.Bool
+}
+
+// Lend is With for a context of the framework that TakeBack ends.
+func Lend[C any](ctx context.Context, c C) context.Context {
+	return context.WithValue(ctx, own[C]{}, &lent[C]{context: c})
+}
+
+// TakeBack lets ContextOf find nothing in r any more, nor in its copies. The context of r must have come from Lend.
+func TakeBack[C any](r *http.Request) {
+	r.Context().Value(own[C]{}).(*lent[C]).back.Store(true)
+}
+
+// ContextOf returns the framework's context of a request whose context has come from With or Lend.
 func ContextOf[C any](r *http.Request) (c C, ok bool) {
-	c, ok = r.Context().Value(own[C]{}).(C)
+	found := r.Context().Value(own[C]{})
+	if l, isLent := found.(*lent[C]); isLent && !l.back.Load() {
+		return l.context, true
+	}
+	c, ok = found.(C)
 	return c, ok
 }
 
