@@ -225,26 +225,27 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if l.shares != nil {
 		l.shares.Reset(t.share())
 	}
-	at, err := l.change(ctx, resetScript, t)
+	v, err := l.change(ctx, resetScript, t)
 	if err != nil {
 		return fmt.Errorf("sashredis: Reset: %w", err)
 	}
-	l.mirror.forget(t, at, l.local.Now())
+	l.mirror.forget(t, v)
 	return nil
 }
 
-// change runs a script that changes t, though not as a Take does. It returns the instant of the change, by the
-// clock of the store.
-func (l *Limiter) change(ctx context.Context, s *Script, t target, args ...string) (at int64, err error) {
-	if err := l.breaker.allow(l.local.Now()); err != nil {
-		return 0, err
+// change runs a script that changes t, though not as a Take does. v tells when, and has no states.
+func (l *Limiter) change(ctx context.Context, s *Script, t target, args ...string) (v view, err error) {
+	v.sent = l.local.Now()
+	if err := l.breaker.allow(v.sent); err != nil {
+		return v, err
 	}
 	reply, err := l.run(ctx, s, []string{l.storeKey(t)}, append([]string{l.reading()}, args...))
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	micros, err := number(reply)
-	return micros * microsecond, err
+	v.received, v.at = l.local.Now(), micros*microsecond
+	return v, err
 }
 
 // reading returns the time of a caller's clock in microseconds, as a script reads it; "" for the

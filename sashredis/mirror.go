@@ -119,27 +119,31 @@ func (m *mirror) keep(t target, v view, charged int64, b *batch) {
 	m.store(t, &mirrored{view: v, charged: charged})
 }
 
-// forget makes m forget what it has of t from before an instant of the store's clock, at which t was reset,
-// as an answer that comes at a local instant tells. A state from before is not kept later either, if an
-// answer with it is on its way.
-func (m *mirror) forget(t target, at, now int64) {
-	m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})
-}
+// forget makes m forget what it has of t from before it was reset, which v tells, without states. A state from
+// before is not kept later either, if an answer with it is on its way.
+func (m *mirror) forget(t target, v view) { m.store(t, &mirrored{view: v}) }
 
-// settle tells m that a charge of units of t was settled at an instant of the store's clock, as an answer
-// that comes at a local instant tells. left were given back or, below 0, spent past them; where units are
-// held, all were given back. If only held ones were, what m has of t from before is still a lower bound of
-// what other limits count. Otherwise it denies nothing any more: it may be too much, or tell too short a
-// wait. But the fallback goes on from it.
-func (m *mirror) settle(t target, units, left, at, now int64) {
-	e, bound := m.get(&t), left == 0 || !t.spends
-	after := &mirrored{view: view{at: at, sent: now, received: now}}
-	past := e.past()
-	switch known := past != nil && e.at < at; {
-	case !known && bound:
+// settle tells m that a charge of units of t was settled. v tells when, without states. left is how many were
+// given back or, below 0, spent past them; where units are held, all were given back.
+//
+// If only held ones were, what m has of t from before is still a lower bound of what other limits count.
+// Otherwise it denies nothing any more: it may be too much, or tell too short a wait. But the fallback goes on
+// from it.
+func (m *mirror) settle(t target, units, left int64, v view) {
+	if m == nil {
+		return
+	}
+	set, hash := m.set(&t)
+	set.mu.Lock() // of two that are settled at a time, the second goes on from the first
+	defer set.mu.Unlock()
+	_, e := set.find(&t, hash)
+	past, stillBound := e.past(), left == 0 || !t.spends
+	after := &mirrored{view: v}
+	switch known := past != nil && e.at < v.at; {
+	case !known && stillBound:
 		return
 	case !known:
-	case bound && past == e:
+	case stillBound && past == e:
 		after = past.settled(t.ruleset, units, 0)
 	default:
 		after.before = past.settled(t.ruleset, units, max(-left, 0))
@@ -147,7 +151,7 @@ func (m *mirror) settle(t target, units, left, at, now int64) {
 			after.before = nil
 		}
 	}
-	m.store(t, after) // unless something newer has come
+	set.store(t, hash, after) // unless something newer has come
 }
 
 // settled returns e after a charge of units was settled, without what was given back but where they are held.
@@ -180,20 +184,25 @@ func (e *mirrored) size(name string) int {
 	return bytes
 }
 
-// store puts e into the slot of its key, or an empty one, or the one whose answer is the oldest. If
-// the set then takes too many bytes, it drops the oldest of its other entries. If e alone does, it
-// is not kept.
+// store keeps e in the set of its key.
 func (m *mirror) store(t target, e *mirrored) {
 	if m == nil {
 		return
 	}
 	set, hash := m.set(&t)
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	set.store(t, hash, e)
+}
+
+// store puts e into the slot of its key, or an empty one, or the one whose answer is the oldest. If
+// the set then takes too many bytes, it drops the oldest of its other entries. If e alone does, it
+// is not kept. The set must be locked.
+func (set *mirrorSet) store(t target, hash uint64, e *mirrored) {
 	e.suffix, e.hash, e.bytes = t.suffix, hash, e.size(t.name)
 	if e.bytes > mirrorSetBytes {
 		return
 	}
-	set.mu.Lock()
-	defer set.mu.Unlock()
 	slot, old := set.find(&t, hash)
 	switch {
 	case old == nil:

@@ -138,10 +138,10 @@ func (r Reservation) Cancel(ctx context.Context) error { return r.Commit(ctx, 0)
 // is below 0. Where they are held, it gives back all of them.
 func (l *Limiter) settle(ctx context.Context, c charge, units, left int64) error {
 	left = max(left, -maxExact)
-	at, err := l.change(ctx, c.scripts.settle, c.target, c.scriptLimits(), strconv.FormatInt(left, 10), c.origins, c.token, c.end,
+	v, err := l.change(ctx, c.scripts.settle, c.target, c.scriptLimits(), strconv.FormatInt(left, 10), c.origins, c.token, c.end,
 		strconv.FormatInt(units, 10))
 	if err == nil {
-		l.mirror.settle(c.target, units, left, at, l.local.Now())
+		l.mirror.settle(c.target, units, left, v)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-30da4c49/sash"
@@ -32,9 +33,7 @@ import (
 // for that clock to be moved.
 //
 // It asks the store once, and again each time that the wait is over which the answer tells. A call that finds
-// others ahead of it first looks once whether it is sure to fail, as a [Limiter.Peek] does and counts in [Stats].
-// That costs nothing if the mirror denies it, and else one round trip, which it shares with others for the key.
-// If the store does not answer the look, it waits.
+// others ahead of it fails at once, too, by its limits or by what the mirror knows.
 //
 // Units that are held at a time, as [sash.AtOnce] limits them, may be given back at any time. So no deadline
 // ends a Wait at once because of them. What this process gives back wakes the call that is first. For what
@@ -55,9 +54,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // back in another round trip, once the answer is there. If the answer is lost, or they cannot be given back,
 // they stay charged, and those that are held at a time are held until their lease ends.
 //
-// It costs one round trip each time that it asks: neither the mirror nor a lease decides. But the mirror may answer
-// the look of a call that finds others ahead of it. If the fallback admits it, the reservation is one of the
-// fallback: it settles nothing in the store.
+// It costs one round trip each time that it asks: no lease decides, and the mirror only tells whether the
+// deadline of ctx is too early. If the fallback admits it, the reservation is one of the fallback: it settles
+// nothing in the store.
 func (l *Limiter) WaitReserve(ctx context.Context, key string, n int64) (Reservation, error) {
 	return l.wait(ctx, key, request{op: reserve, n: n})
 }
@@ -81,6 +80,9 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) (none Reserva
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
+	if err := l.look(ctx, key, r); err != nil { // before it queues: others may sleep ahead of it for long
+		return none, err
+	}
 	pause := shortestPause
 	// Only the first call for the key asks the store. It claims the key until it leaves the queue,
 	// which wakes the second. One that leaves less may come ahead of it.
@@ -88,10 +90,13 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) (none Reserva
 	w := &queue.Waiter[string]{Yields: r.leave(0), Places: []queue.Place[string]{{Key: key, Claim: everything}}}
 	l.queues.Enter(w)
 	defer l.queues.Leave(w)
-	for answered := false; ; answered = true {
-		// While it has slept, others may have come ahead of it.
-		if err := l.turn(ctx, w, key, r, answered); err != nil {
-			return none, err
+	for {
+		// Look again at each attempt whether it is the first: while it has slept, others may have come
+		// ahead of it.
+		for !l.queues.Begin(w, 0) {
+			if err := w.Block(ctx, nil); err != nil {
+				return none, err
+			}
 		}
 		var a answer
 		t := l.callOrGiveBack(ctx, key, r, &a)
@@ -119,34 +124,29 @@ func (l *Limiter) wait(ctx context.Context, key string, r request) (none Reserva
 	}
 }
 
-// turn blocks until w, which waits for r, has its turn. Unless an attempt of it has been answered, it looks once
-// whether it is sure to fail, if others are ahead of it: these may sleep for as long as their limits deny them.
-func (l *Limiter) turn(ctx context.Context, w *queue.Waiter[string], key string, r request, answered bool) error {
-	for !l.queues.Begin(w, 0) {
-		if !answered {
-			if err := l.look(ctx, key, r); err != nil {
-				return err
-			}
-			answered = true
-		}
-		if err := w.Block(ctx, nil); err != nil {
-			return err
+// look returns the error of r, a call for key, if it is sure to fail by what this process knows: the limits of the
+// key, and what the mirror denies. It charges nothing, and asks no store. What a lease may admit is not sure to fail.
+func (l *Limiter) look(ctx context.Context, key string, r request) error {
+	var a answer
+	targets := make([]target, 1)
+	t := &targets[0]
+	switch err := l.resolve(key, t); {
+	case err != nil:
+		a.Decision = l.refuseLimits(err)
+	case t.unlimited:
+		a.Decision = unlimited(r.n)
+	case t.neverAdmits(r.needs(0)):
+		least := slices.MinFunc(t.rules, func(a, b rule) int { return cmp.Compare(a.most, b.most) })
+		return exceeds(least.Limit, &r)
+	case r.leases() && l.lessees != nil && l.lessees.has(t, r.n):
+		return nil
+	default:
+		a.certain = l.mirror.deny(targets, &r, l.quick.Now(), &a.Decision)
+		if a.certain == 0 {
+			return nil
 		}
 	}
-	return nil
-}
-
-// look returns the error of r, a call for key that waits behind others, if it is sure to fail. It charges
-// nothing. What the fallback says, or what a lease of this process may still admit, is not sure.
-func (l *Limiter) look(ctx context.Context, key string, r request) error {
-	leases := r.leases()
-	r.op = peek
-	var a answer
-	t := l.callOne(ctx, key, r, &a)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case a.Allowed || leases && l.lessees != nil && l.lessees.has(&t, r.n):
+	if a.Allowed {
 		return nil
 	}
 	return l.hopeless(ctx, &a, &r)

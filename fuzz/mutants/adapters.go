@@ -177,17 +177,22 @@ var ofAdapters = []mutant{
 	},
 	{
 		name: "adapters-keep-the-form", fault: "a handler does not find the form that a policy has read, nor the server its files",
-		file: "httplimit/internal/adapter/adapter.go", old: "	own.Form, own.PostForm, own.MultipartForm = r.Form, r.PostForm, r.MultipartForm\n", new: "",
+		file: "httplimit/internal/adapter/adapter.go", old: "own.Body, own.Form, own.PostForm, own.MultipartForm = r.Body, r.Form, r.PostForm, r.MultipartForm", new: "own.Body = r.Body",
+		tests: "TestAdapters_PoliciesAndHandlersReadOneForm", in: inFrameworks,
+	},
+	{
+		name: "adapters-keep-the-body", fault: "a handler does not find the body that a policy has read and put back",
+		file: "httplimit/internal/adapter/adapter.go", old: "own.Body, own.Form, own.PostForm, own.MultipartForm = r.Body, r.Form, r.PostForm, r.MultipartForm", new: "own.Form, own.PostForm, own.MultipartForm = r.Form, r.PostForm, r.MultipartForm",
 		tests: "TestAdapters_PoliciesAndHandlersReadOneForm", in: inFrameworks,
 	},
 	{
 		name: "gin-leaves-files", fault: "the server does not delete the files of a form that a handler has read",
-		file: "httplimit/ginlimit/ginlimit.go", old: "			defer adapter.ShareForm(own, r) // also if a handler panics\n", new: "",
+		file: "httplimit/ginlimit/ginlimit.go", old: "			defer adapter.ShareBody(own, r) // also if a handler panics\n", new: "",
 		tests: "TestAdapters_PoliciesAndHandlersReadOneForm", in: inFrameworks,
 	},
 	{
 		name: "echo-leaves-files", fault: "the server does not delete the files of a form that a handler has read",
-		file: "httplimit/internal/eitherecho/eitherecho.go", old: "	defer adapter.ShareForm(request, r) // also if a handler panics\n", new: "",
+		file: "httplimit/internal/eitherecho/eitherecho.go", old: "	defer adapter.ShareBody(request, r) // also if a handler panics\n", new: "",
 		tests: "TestAdapters_PoliciesAndHandlersReadOneForm", in: inFrameworks,
 	},
 	{

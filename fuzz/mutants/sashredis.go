@@ -139,12 +139,12 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-does-not-know-what-was-overspent", fault: "the mirror tells the wait from before a Commit of more than was reserved",
-		file: "sashredis/mirror.go", old: "m.get(&t), left == 0 ||", new: "m.get(&t), left <= 0 ||",
+		file: "sashredis/mirror.go", old: "stillBound := e.past(), left == 0 ||", new: "stillBound := e.past(), left <= 0 ||",
 		tests: "TestMirror_WaitsForWhatACommit",
 	},
 	{
 		name: "mirror-denies-what-was-given-back", fault: "the mirror denies by what it knew before units were given back",
-		file: "sashredis/mirror.go", old: "m.get(&t), left == 0 || !t.spends", new: "m.get(&t), left >= 0 || !t.spends",
+		file: "sashredis/mirror.go", old: "stillBound := e.past(), left == 0 || !t.spends", new: "stillBound := e.past(), left >= 0 || !t.spends",
 		tests: "TestMirror_Forgets|TestFallbackLocal_GoesOnFromWhatWasSettled",
 	},
 	{
@@ -179,7 +179,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "mirror-does-not-forget", fault: "the mirror keeps what it had when units are given back",
-		file: "sashredis/mirror.go", old: "m.store(t, &mirrored{view: view{at: at, sent: now, received: now}})", new: "_, _ = at, now",
+		file: "sashredis/mirror.go", old: "{ m.store(t, &mirrored{view: v}) }", new: "{}",
 		tests: "TestMirror|TestReserve",
 	},
 	{
@@ -562,7 +562,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "reset-leaves-the-mirror", fault: "a key that was reset is denied by what the mirror had of it",
-		file: "sashredis/limiter.go", old: "l.mirror.forget(t, at, l.local.Now())", new: "_ = at",
+		file: "sashredis/limiter.go", old: "l.mirror.forget(t, v)", new: "_ = v",
 		tests: "TestModel$",
 	},
 	{
@@ -571,19 +571,19 @@ var ofSashredis = []mutant{
 		tests: "TestModel$|TestWait_NeverCharges",
 	},
 	{
+		name: "mirror-settles-late", fault: "a Commit that is answered late makes the mirror forget a later answer",
+		file: "sashredis/limiter.go", old: "v.received, v.at = l.local.Now(), micros", new: "v.sent = l.local.Now()\n\tv.received, v.at = v.sent, micros",
+		tests: "TestFallbackLocal_GoesOnFromTheLatestAnswer",
+	},
+	{
 		name: "redis-wait-sleeps-behind-others", fault: "a call that is never admitted waits until those ahead of it are",
-		file: "sashredis/wait.go", old: "\t\tif !answered {", new: "\t\tif false {",
+		file: "sashredis/wait.go", old: "if err := l.look(ctx, key, r); err != nil { // before", new: "if err := error(nil); err != nil { // before",
 		tests: "TestWait_FailsAtOnceBehindAnother",
 	},
 	{
 		name: "redis-wait-gives-up-a-lease", fault: "a call behind others is refused although a lease of the process may admit it",
-		file: "sashredis/wait.go", old: "leases && l.lessees != nil && l.lessees.has(&t, r.n)", new: "leases && t.most < 0",
+		file: "sashredis/wait.go", old: "r.leases() && l.lessees != nil && l.lessees.has(t, r.n)", new: "r.leases() && t.most < 0",
 		tests: "TestWait_BehindOthersForUnitsOfALease",
-	},
-	{
-		name: "redis-wait-looks-for-ever", fault: "a call behind others looks each time that it is woken",
-		file: "sashredis/wait.go", old: "for answered := false; ; answered = true {", new: "for answered := false; ; {",
-		tests: "TestWaitLeaving_WithoutItsTurn",
 	},
 	{
 		name: "redis-wait-ends-in-the-past", fault: "the error of a deadline tells that the context ends in less than no time",
@@ -649,7 +649,7 @@ var ofSashredis = []mutant{
 	},
 	{
 		name: "redis-waitleaving-keeps-its-turn", fault: "a call in the background asks again while an urgent one is ahead of it",
-		file: "sashredis/wait.go", old: "if err := l.turn(", new: "if answered {\n\t\t} else if err := l.turn(",
+		file: "sashredis/wait.go", old: "defer l.queues.Leave(w)\n\tfor {\n\t\t// Look again at each attempt whether it is the first: while it has slept, others may have come\n\t\t// ahead of it.\n\t\tfor !l.queues", new: "defer l.queues.Leave(w)\n\tfor began := false; ; began = true {\n\t\tfor !began && !l.queues",
 		tests: "TestWaitLeaving_WithoutItsTurn",
 	},
 	{

@@ -27,6 +27,14 @@ import (
 type formSite struct {
 	mount func(*httplimit.Limiter) http.Handler
 	key   httplimit.KeyFunc // the account in the form, as the framework reads it
+	body  httplimit.KeyFunc // all of the body, which it puts back, as the framework's context has it
+}
+
+// peek reads the body of r, and puts it back.
+func peek(r *http.Request) (string, bool) {
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return "all", err == nil
 }
 
 // field returns a field of the form of r as value reads it. The files of the form are on the disk.
@@ -42,7 +50,8 @@ var formSites = map[string]formSite{
 				io.WriteString(w, field(r, r.PostFormValue, "password"))
 			}))
 		},
-		key: byAccount,
+		key:  byAccount,
+		body: httplimit.By(peek),
 	},
 	"gin": {
 		mount: func(l *httplimit.Limiter) http.Handler {
@@ -51,7 +60,8 @@ var formSites = map[string]formSite{
 			e.POST("/", ginlimit.Middleware(l), func(c *gin.Context) { c.String(200, field(c.Request, c.PostForm, "password")) })
 			return e
 		},
-		key: ginlimit.By(func(c *gin.Context) (string, bool) { return field(c.Request, c.PostForm, "account"), true }),
+		key:  ginlimit.By(func(c *gin.Context) (string, bool) { return field(c.Request, c.PostForm, "account"), true }),
+		body: ginlimit.By(func(c *gin.Context) (string, bool) { return peek(c.Request) }),
 	},
 	"echo": {
 		mount: func(l *httplimit.Limiter) http.Handler {
@@ -61,7 +71,8 @@ var formSites = map[string]formSite{
 			}, echolimit.Middleware(l))
 			return e
 		},
-		key: echolimit.By(func(c *echo.Context) (string, bool) { return field(c.Request(), c.FormValue, "account"), true }),
+		key:  echolimit.By(func(c *echo.Context) (string, bool) { return field(c.Request(), c.FormValue, "account"), true }),
+		body: echolimit.By(func(c *echo.Context) (string, bool) { return peek(c.Request()) }),
 	},
 	"echo4": {
 		mount: func(l *httplimit.Limiter) http.Handler {
@@ -71,18 +82,21 @@ var formSites = map[string]formSite{
 			}, echo4limit.Middleware(l))
 			return e
 		},
-		key: echo4limit.By(func(c echo4.Context) (string, bool) { return field(c.Request(), c.FormValue, "account"), true }),
+		key:  echo4limit.By(func(c echo4.Context) (string, bool) { return field(c.Request(), c.FormValue, "account"), true }),
+		body: echo4limit.By(func(c echo4.Context) (string, bool) { return peek(c.Request()) }),
 	},
 }
 
 // byAccount is the account in the form, as net/http reads it.
 var byAccount = httplimit.By(func(r *http.Request) (string, bool) { return field(r, r.PostFormValue, "account"), true })
 
-// A body can be read only once. So handlers find the form that the function of a policy has read, by the request or
-// by the framework's context. Once the response is complete, the server deletes the files of the form.
+// A body can be read only once. So handlers find the form that the function of a policy has read, or the body that it
+// has put back, by the request or by the framework's context. Once the response is complete, the server deletes the files of the form.
 func TestAdapters_PoliciesAndHandlersReadOneForm(t *testing.T) {
 	for framework, site := range formSites {
-		for by, key := range map[string]httplimit.KeyFunc{"request": byAccount, "context": site.key, "": httplimit.Everyone()} {
+		for by, key := range map[string]httplimit.KeyFunc{
+			"request": byAccount, "context": site.key, "": httplimit.Everyone(), "body": httplimit.By(peek), "body by context": site.body,
+		} {
 			for charging, charge := range map[string]func(int) bool{"": nil, ", charged by status": func(int) bool { return true }} {
 				for kind, post := range map[string]func(*testing.T, string) (int, string){"a form": postForm, "files": postFiles} {
 					t.Run(framework+", key by "+by+charging+", "+kind, func(t *testing.T) {

@@ -76,14 +76,14 @@ func Middleware(l *httplimit.Limiter, options ...Option) gin.HandlerFunc {
 		c.Request = r // whose form a policy may read by c, too
 		v := l.Decide(c.Writer.Header(), r)
 		c.Request = own
-		adapter.ShareForm(own, r)
+		adapter.ShareBody(own, r)
 		switch {
 		case v.Outcome != httplimit.Admitted:
 			// Abort first: if an option panics, a recovery that does not abort must not let the request through.
 			c.Abort()
 			_ = o.Refuse(c, v, c.Writer.Header(), func() { l.Refuse(c.Writer, r, v) }) // no option returns an error
 		case v.Charges != nil:
-			defer adapter.ShareForm(own, r) // also if a handler panics
+			defer adapter.ShareBody(own, r) // also if a handler panics
 			v.Charges.Serve(&next{c}, c.Writer, r)
 		}
 	}

@@ -18,10 +18,11 @@ func With[C any](ctx context.Context, c C) context.Context {
 	return context.WithValue(ctx, own[C]{}, c)
 }
 
-// ShareForm gives own, the request of the server, the form of r, which is a copy of own. A body can be read only
-// once, so handlers must find what policies have read. And the server deletes only the files that own knows.
-func ShareForm(own, r *http.Request) {
-	own.Form, own.PostForm, own.MultipartForm = r.Form, r.PostForm, r.MultipartForm
+// ShareBody gives own, the request of the server, the body and the form of r, which is a copy of own. A body can be
+// read only once, so handlers must find the form that a policy has read, or the body that it has put back. And the
+// server deletes only the files that own knows.
+func ShareBody(own, r *http.Request) {
+	own.Body, own.Form, own.PostForm, own.MultipartForm = r.Body, r.Form, r.PostForm, r.MultipartForm
 }
 
 // A lent is a framework's context that the framework takes back, to use it for other requests.

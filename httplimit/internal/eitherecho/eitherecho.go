@@ -36,7 +36,7 @@ func (m *Mount[C]) Serve(c C, w http.ResponseWriter, next func(C) error) error {
 	c.SetRequest(r) // whose form a policy may read by c, too
 	decided := m.Limiter.Decide(w.Header(), r)
 	c.SetRequest(request)
-	adapter.ShareForm(request, r)
+	adapter.ShareBody(request, r)
 	switch {
 	case decided.Outcome != httplimit.Admitted:
 		return m.Refuse(c, decided, w.Header(), func() { m.Limiter.Refuse(w, r, decided) })
@@ -47,7 +47,7 @@ func (m *Mount[C]) Serve(c C, w http.ResponseWriter, next func(C) error) error {
 	writer := m.Writer(c)
 	own := *writer
 	defer func() { *writer = own }()
-	defer adapter.ShareForm(request, r) // also if a handler panics
+	defer adapter.ShareBody(request, r) // also if a handler panics
 	// The limiter sees what echo's response writes, which is what the client is sent: hooks of the
 	// response may change what handlers write.
 	decided.Charges.Serve(http.HandlerFunc(func(seen http.ResponseWriter, r *http.Request) {

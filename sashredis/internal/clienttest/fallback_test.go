@@ -198,6 +198,31 @@ func TestFallbackLocal_GoesOnFromWhatWasSettled(t *testing.T) {
 	}
 }
 
+// The answer to a Commit comes after the answer to a later call, from which the fallback goes on.
+func TestFallbackLocal_GoesOnFromTheLatestAnswer(t *testing.T) {
+	s := newStore(t)
+	l, local := s.limiter([]sash.Limit{sash.PerHour(100).Log()}, sashredis.WithFallback(sashredis.FallbackLocal(1, 2)))
+	ctx := t.Context()
+	pass := func() {
+		s.advance(time.Microsecond)
+		local.Advance(time.Microsecond)
+	}
+	r, d := l.Reserve(ctx, "k", 50)
+	require.True(t, d.Allowed)
+	pass()
+	s.set(func() {
+		s.after = func() {
+			s.set(func() { s.after = nil })
+			pass()
+			require.True(t, l.Take(ctx, "k", 50).Allowed)
+			pass()
+		}
+	})
+	require.NoError(t, r.Commit(ctx, 40))
+	s.set(func() { s.err = errAway })
+	require.EqualValues(t, 5, l.Peek(ctx, "k", 0).Remaining)
+}
+
 // The parts of a window may be longer in the store, where they are whole microseconds. What was charged
 // there counts here for at least as long as any charge in parts does: fifteen sixteenths of the window.
 func TestFallbackLocal_CountsWhatWasChargedInLongerParts(t *testing.T) {

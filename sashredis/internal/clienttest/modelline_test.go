@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -99,7 +98,7 @@ func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args 
 	if call == nil && scriptKind(script) != "settle" {
 		call = r.waits
 	}
-	if call != nil && charges(script, args) && call.unanswered.Swap(true) {
+	if call != nil && call.unanswered.Swap(true) {
 		call.faultf("it is sent again although it may have been charged")
 	}
 	if hooks := ctx.Value(hooked{}) != nil; hooks != (p.hooked != nil) {
@@ -135,11 +134,6 @@ func (p *process) Run(ctx context.Context, script *sashredis.Script, keys, args 
 		p.ends(ctx, sent, ctx.Err())
 		return "", ctx.Err()
 	}
-}
-
-// charges reports whether the first call of a script may be charged. A call that waits may look before it asks.
-func charges(script *sashredis.Script, args []string) bool {
-	return scriptKind(script) != "take" || args[1][strings.IndexAny(args[1], "+?^")] != '?'
 }
 
 // A travelled is what comes back of a round trip.

@@ -104,7 +104,7 @@ func TestWaitReserve_GivesBackWhatComesTooLate(t *testing.T) {
 		require.Equal(t, context.DeadlineExceeded, err)
 		require.Equal(t, 5*time.Millisecond, time.Since(s.began))
 		require.Equal(t, sashredis.Reservation{}, r)
-		require.Len(t, s.times(), 2, "it was sent, and the next has looked")
+		require.Len(t, s.times(), 1, "it was sent")
 		r = <-next
 		require.Less(t, time.Since(s.began), time.Second, "it was woken, and did not wait for a lease")
 		require.NoError(t, r.Release(t.Context()))
