@@ -142,16 +142,6 @@ var ofTraffic = []mutant{
 		file: "cmd/sash/internal/traffic/pattern.go", old: "		return toPort\n", new: "		return toColon\n",
 		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,
 	},
-	{
-		name: "columns-of-addresses-have-ports", fault: "the port in a column of addresses makes another client",
-		file: "cmd/sash/internal/traffic/columns.go", old: "			s.part = hostOfAny\n", new: "			s.part = nil\n",
-		tests: "TestKey_OfAColumnOfAddresses", in: ofLogs,
-	},
-	{
-		name: "columns-of-addresses-have-anything", fault: "a row without an address is an event of a client",
-		file: "cmd/sash/internal/traffic/columns.go", old: "	return c.checkClient(r.values)\n", new: "	return nil\n",
-		tests: "TestKey_OfAColumnOfAddresses", in: ofLogs,
-	},
 }
 
 // ofLogs is the package of the tests of ofTraffic.

@@ -114,25 +114,3 @@ func TestKey_NoTwoClientsShareAName(t *testing.T) {
 		}
 	}
 }
-
-// A column named addr is the address of a client, as it is in other formats.
-func TestKey_OfAColumnOfAddresses(t *testing.T) {
-	const at = "2026-03-10 00:00:00,"
-	log := "when,addr\n"
-	for _, addr := range []string{"192.0.2.1:5001", "192.0.2.1:5002", "192.0.2.1", "[2001:db8::1]:443", "2001:DB8::1", "host.example"} {
-		log += at + addr + "\n"
-	}
-	tr := readLog(t, log+at+"\n"+at+"-\n"+at+"192.0.2.999\n"+at+"a b\n", "-time", "when", "-key", "addr")
-	assert.Equal(t, []string{"192.0.2.1", "2001:db8::1", "host.example"}, tr.Clients)
-	assert.Equal(t, []int64{3, 2, 1}, tr.Counts)
-	var why []string
-	for _, f := range tr.Faults {
-		why = append(why, f.Why)
-	}
-	assert.Equal(t, []string{
-		`no addr, which -key wants: it is ""`, `no addr, which -key wants: it is "-"`,
-		`addr "192.0.2.999" is neither an address nor a host name`, `addr "a b" is neither an address nor a host name`,
-	}, why)
-	tr = readLog(t, log, "-time", "when", "-key", "none")
-	assert.EqualValues(t, 6, tr.Events)
-}
