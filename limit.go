@@ -89,8 +89,9 @@ const (
 	// RetryAfter and ResetAfter are the longest waits, by the leases alone: units may be given back before.
 	// Wait and the like refuse no deadline because of them.
 	//
-	// A key that is evicted or reset forgets what is held. Under [WithMaxKeys], take [DenyNew] and a limiter
-	// without other limits if there must never be more than Count: else a Commit may evict a key.
+	// A key that is evicted or reset forgets what is held. If there must never be more than Count, take
+	// [DenyNew] under [WithMaxKeys], and give what is held a limiter of its own: a Commit of more than was
+	// reserved may evict a key.
 	//
 	// A key that was reserved from takes some 230 bytes if one charge holds units and 300 if five do, and up
 	// to 48 for each further one. An open Reservation takes about 150. None of this grows with Count or Window.

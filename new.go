@@ -96,7 +96,7 @@ func (l *Limiter) Len() int {
 // seen, and returns how many it evicted. The janitor does the same. Sweep is for programs
 // without a janitor, and for those that want the memory at once.
 //
-// No answer changes by it, as long as the clock does not run back past the time at which
+// No answer under the present limits changes by it, as long as the clock does not run back past the time at which
 // an evicted key had become idle. If it does, keys without an entry, new ones included,
 // are decided as at that time. If a key is given a longer window later, units that had
 // ceased to count may count again, unless it was evicted.

@@ -135,8 +135,8 @@ func (l *Limiter) reservation(t *target, n int64, d Decision) Reservation {
 //
 // If the key was evicted in between and the table of [WithMaxKeys] is full, another key
 // makes room. Nothing more is charged to a key that is now Unlimited or has a limit of Count
-// 0, but under [WithChargeDenied] its other limits are. A negative actual counts as 0. Only the
-// first Commit or Cancel does anything.
+// 0; but under [WithChargeDenied], the other limits of the latter are charged all the same. A negative
+// actual counts as 0. Only the first Commit or Cancel does anything.
 func (r Reservation) Commit(actual int64) { r.commit(actual, 0) }
 
 // commit is Commit. It returns the limits that a charge beyond the reservation has crossed, as

@@ -44,15 +44,15 @@ var (
 
 // FallbackLocal decides in this process, with the share num/den of each Count and Burst, rounded
 // down, but at least 1. With a share of 1/N, a fleet of N processes admits no more than Count
-// together, as long as Count is at least N. Under a [sash.TokenBucket], its Burst must be at least N, too: with a
-// smaller one, each process still has a burst of 1.
+// together, as long as Count is at least N. Under a [sash.TokenBucket], its Burst must be at least N,
+// too: with a smaller one, each process still has a burst of 1.
 //
 // A key does not get a fresh window: the share of what was used when the store was heard of last
 // counts as used, as far as the mirror knows the key. That is so under each limit by itself, and each
-// time that the store is away. What this process has given back since still counts. What it has spent past a
-// reservation counts as if charged when the store last told of the key. What is admitted here counts here until it leaves the window, also if
-// the store comes back and goes again. If that is more than the share of what was used, it counts in
-// its place. It is not charged to the store.
+// time that the store is away. Units that this process has given back after that still count, and units
+// that it has spent past a reservation count from then on. What is admitted here counts here until it
+// leaves the window, also if the store comes back and goes again. If that is more than the share of what
+// was used, it counts in its place. It is not charged to the store.
 // So in a window in which the store is away, once or more often, both may admit: at most Count and
 // the shares.
 //

@@ -133,13 +133,8 @@ var ofTraffic = []mutant{
 		tests: "TestLasting_OfEachServer", in: ofLogs,
 	},
 	{
-		name: "ipv6-address-is-cut-at-its-colon", fault: "a pattern takes the beginning of an IPv6 address for a client",
-		file: "cmd/sash/internal/traffic/pattern.go", old: "if end >= 0 && isAddress(s[:end]+\"::\") {", new: "if false {",
-		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,
-	},
-	{
 		name: "port-is-after-the-first-colon", fault: "a port is looked for after the first colon of an address",
-		file: "cmd/sash/internal/traffic/pattern.go", old: "		return toPort\n", new: "		return toColon\n",
+		file: "cmd/sash/internal/traffic/pattern.go", old: "return beforePort(rest, t.literals[i+2])", new: "return strings.Index(rest, after)",
 		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,
 	},
 }

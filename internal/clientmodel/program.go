@@ -55,7 +55,7 @@ type Call struct {
 	Host, Method, User int
 	Cost               int64
 	Latency            time.Duration // between its arrival and the server's decision
-	Deadline, Cancel   time.Duration // after its beginning; 0: none. A negative Cancel is before it
+	Deadline, Cancel   time.Duration // after its beginning; 0: none. Before it if Cancel is negative
 	Late               time.Duration // between the sending and the reading of a stream
 	Again              time.Duration // if not 0, the client asks once more for the end of a stream, after that time
 	Body               int           // one of the bodies of Protocol

@@ -91,8 +91,8 @@ func (f *policyFile) add(added []string) error {
 		return fmt.Errorf("%s: %w; add it yourself:\n%s", f.path, err, strings.Join(added, ""))
 	}
 	if err := policies.Faults(f.given, text); err != nil {
-		return fmt.Errorf("-policy: %s would not load with what is added, so it is as it was; "+
-			"give another -name, or add it yourself:\n%s%w", f.given, strings.Join(added, ""), err)
+		return fmt.Errorf("-policy: %s would not load with what is added, so nothing is written: %w\nIt would add:\n%s",
+			f.given, err, strings.Join(added, ""))
 	}
 	if f.data == nil {
 		return f.create(text)

@@ -207,7 +207,7 @@ func TestPolicyFile_IsNotMadeInvalid(t *testing.T) {
 			path := limitsFile(t, tt.before)
 			got := invoke(steady(), "-policy", path, "-name", "api", "-window", "1m", "-window", "1h", "-")
 			require.Equal(t, command.Failed, got.status, got.stderr)
-			require.Contains(t, got.stderr, "-policy: "+path+" would not load with what is added, so it is as it was")
+			require.Contains(t, got.stderr, "-policy: "+path+" would not load with what is added, so nothing is written")
 			require.Contains(t, got.stderr, tt.want)
 			require.Contains(t, got.stdout, "suggested", "the report is there all the same")
 			require.Equal(t, tt.before, content(t, path))

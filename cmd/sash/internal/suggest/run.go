@@ -87,8 +87,8 @@
 // With -policy the policy is added to a file of package policyfile, as a shadow, and nothing else of the
 // file changes; or a new file is made. The file must not have a policy of that -name. What a file cannot
 // say is refused. If the file was edited, or made, after the command began, it is left alone, and the
-// command fails. So it does if policyfile would refuse the file then, since a name of a quota is taken or
-// there are too many limits. The functions that the file names are taken to be there.
+// command fails. So it does if the file would then be invalid: two quotas of one name, or too many limits.
+// The functions that the file names are taken to be there.
 //
 // With -by, a policy for each group that is shown is added, all in one step. Its name is the values of the group,
 // after -name if that is given. A group without a suggestion, or for whose values a policy has no pattern, gets

@@ -51,12 +51,11 @@ const (
 	toEndOfList // at a space that follows no comma
 	toEndOfZone // as toLiteral, but $time_local has a space itself
 	toEnd       // with the line
-	toColon     // as toLiteral, but the address of a client may have colons itself
 	toPort      // at the first colon that a port follows, and then the literal after it
 )
 
 // ports are the variables that hold a port. The last ones are of Apache, as in %{remote}p.
-var ports = []string{"remote_port", "realip_remote_port", "server_port", "port", "remote", "local", "canonical"}
+var ports = []string{"remote_port", "realip_remote_port", "proxy_protocol_port", "server_port", "port", "remote", "local", "canonical"}
 
 // compile compiles a pattern of variables in the syntax of nginx, or of directives in the syntax of
 // Apache.
@@ -366,17 +365,10 @@ func (t *template) extent(i int, name string) extent {
 		return toEnd
 	case name == "time_local":
 		return toEndOfZone
-	case !isAddr(name) || after[0] != ':':
-		return toLiteral
 	case after == ":" && i+1 < len(t.variables) && slices.Contains(ports, t.variables[i+1]):
 		return toPort
 	}
-	return toColon
-}
-
-// isAddr reports whether a variable holds what -key addr stands for.
-func isAddr(variable string) bool {
-	return slices.ContainsFunc(namesOf(Addr), func(a alias) bool { return a.field == variable })
+	return toLiteral
 }
 
 // end returns the length of the value of variable i, which rest begins with, or -1.
@@ -405,32 +397,24 @@ func (t *template) end(i int, rest string) int {
 			return from + strings.Index(rest[from:], after)
 		}
 		return -1
-	case toColon:
-		return endOfAddress(rest, strings.Index(rest, after))
 	case toPort:
-		return endOfAddress(rest, t.beforePort(i, rest))
+		return beforePort(rest, t.literals[i+2])
 	}
 	return strings.Index(rest, after)
 }
 
-// endOfAddress returns end, at which s has a colon, or -1 if that may be a colon within an IPv6 address.
-func endOfAddress(s string, end int) int {
-	if end >= 0 && isAddress(s[:end]+"::") {
-		return -1
-	}
-	return end
-}
-
-// beforePort returns the index of the first colon in rest that a port follows, which may be empty or "-",
-// and then what follows variable i+1; or -1.
-func (t *template) beforePort(i int, rest string) int {
-	for end := range len(rest) {
-		if rest[end] != ':' {
+// beforePort returns the index of the first colon in s that a port follows, which may be empty or "-", and then next;
+// or -1. An IPv6 address has colons itself, and servers write no brackets around it there.
+func beforePort(s, next string) int {
+	for end := range len(s) {
+		if s[end] != ':' {
 			continue
 		}
-		after := strings.TrimLeft(rest[end+1:], "0123456789-")
-		if next := t.literals[i+2]; strings.HasPrefix(after, next) && (next != "" || after == "") {
-			return end
+		port := s[end+1:]
+		for _, after := range []string{strings.TrimLeft(port, "0123456789"), strings.TrimPrefix(port, "-")} {
+			if strings.HasPrefix(after, next) && (next != "" || after == "") {
+				return end
+			}
 		}
 	}
 	return -1
