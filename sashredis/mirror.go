@@ -154,8 +154,8 @@ func (m *mirror) settle(t target, units, left int64, v view) {
 	set.store(t, hash, after) // unless something newer has come
 }
 
-// settled returns e after a charge of units was settled, without what was given back but where they are held.
-// What was spent past them counts from the instant of e on.
+// settled returns e after a charge of units was settled. Units that were held are given back. Others still
+// count, and what was spent past them counts from the instant of e on.
 func (e *mirrored) settled(rs *ruleset, units, spent int64) *mirrored {
 	v := e.view.with(rs, e.charged)
 	for i := range v.states {

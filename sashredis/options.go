@@ -154,9 +154,9 @@ func WithMirror(keys int) Option {
 // [sash.AtOnce], nor a key that has one of the two among its limits. A
 // [Limiter.TakeAll], a [Limiter.Reserve], a [Limiter.TakeLeaving] and a [Limiter.TakeUpTo] take no units
 // of a lease: for them there is what the store has left. So units that are leased and not used do not
-// remain for a TakeLeaving, whichever process has leased them. A [Limiter.Peek] tells what the store, or the mirror,
-// says: it may be denied where a Take is admitted from a lease. What a Reserve, a TakeLeaving or a TakeUpTo
-// takes is no demand for which units are leased.
+// remain for a TakeLeaving, whichever process has leased them. A [Limiter.Peek] does not look at a lease
+// either, so it may be denied where a Take would be admitted from one. What a Reserve, a TakeLeaving or a
+// TakeUpTo takes is no demand for which units are leased.
 func WithLease(units int64, d time.Duration) Option {
 	return optionFunc(func(c *config) {
 		c.require(2 <= units && units <= maxExact, "WithLease: units must be from 2 to 2^51-1, got %d", units)

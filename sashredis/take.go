@@ -35,9 +35,8 @@ func (l *Limiter) Take(ctx context.Context, key string, n int64) Decision {
 	return a.Decision
 }
 
-// Peek returns what Take would. It charges nothing and stores nothing. It costs what a Take costs that the store
-// or the mirror decides: it does not look at units of a lease. So it may be denied where a Take in the same instant
-// is admitted from a lease: see [WithLease].
+// Peek returns what a Take would that takes no units of a lease: see [WithLease]. It charges nothing and
+// stores nothing. It costs as much as such a Take.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) Decision {
 	var a answer
 	l.callOne(ctx, key, request{op: peek, n: n}, &a)

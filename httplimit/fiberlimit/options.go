@@ -54,6 +54,7 @@ func ByIP(options ...httplimit.AddressOption) httplimit.KeyFunc {
 }
 
 // ContextOf returns fiber's context of a request that a function of a policy receives, such as Plan or Cost. It
-// returns false if the limiter is not mounted by [New], and once the handlers of a streamed response, a file or a
-// hijacked connection have returned, as in its Settle. The function must not keep the context.
+// returns false if the limiter is not mounted by [New]. It also returns false in a Settle of a streamed response, a
+// file or a hijacked connection: fiber uses its context for other requests by then. The function must not keep the
+// context.
 func ContextOf(r *http.Request) (fiber.Ctx, bool) { return adapter.ContextOf[fiber.Ctx](r) }
