@@ -4,12 +4,8 @@ import (
 	"context"
 	"expvar"
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/seed-30da4c49/sash/httplimit"
 	"github.com/seed-30da4c49/sash/httplimit/policyfile"
@@ -55,27 +51,6 @@ policies:
 	// limits.yaml:5:21: policies[0].limits[1]: sash: limit "5000r/day", did you mean "5000/day"?: count "5000r" is not a whole number of 64 bits: invalid limit
 	// limits.yaml:6:10: policies[0].key: nothing is named "adress", did you mean "address"?; known are address, everyone, route; the program adds names by WithKey
 	// limits.yaml:8:5: policies[1].pattrn: unknown field, did you mean "pattern"?; the fields are name, pattern, limits, plan, plans, key, cost, leave, near, unit, skip, charge, charge-uncertain, settle, queue, shadow
-}
-
-// A signal makes a server read its policies again. The counts of policies that stay are kept. A
-// file with faults changes nothing.
-func Example_reload() {
-	var limiter *httplimit.Limiter // of New, with the policies of the same file
-
-	hangUp := make(chan os.Signal, 1)
-	signal.Notify(hangUp, syscall.SIGHUP)
-	reload := func() {
-		for range hangUp {
-			policies, err := policyfile.Load("limits.yaml")
-			if err == nil {
-				err = limiter.Reconfigure(policies...)
-			}
-			if err != nil {
-				log.Printf("the limits stay as they are:\n%v", err)
-			}
-		}
-	}
-	go reload()
 }
 
 // The limits of a server follow the file, and a metric tells whether they do.

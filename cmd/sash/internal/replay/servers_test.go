@@ -1,3 +1,7 @@
+// A server ends by a signal that is of Unix.
+
+//go:build unix
+
 package replay
 
 import (
