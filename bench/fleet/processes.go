@@ -108,9 +108,9 @@ func (j job) run(c *client, begin time.Time) (total result) {
 	return total
 }
 
-// calls makes the calls of one caller.
+// calls makes the calls of one caller. There is at least one.
 func (j job) calls(c *client, begin time.Time) (r result) {
-	for round := time.Duration(1); time.Since(begin) < j.Lasts; {
+	for round := time.Duration(1); r.Calls == 0 || time.Since(begin) < j.Lasts; {
 		before := time.Now()
 		yes, err := c.take(fleetKey)
 		r.Calls++
