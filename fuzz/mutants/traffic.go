@@ -113,6 +113,11 @@ var ofTraffic = []mutant{
 		tests: "TestRun_RefusesArguments", in: "examples/server",
 	},
 	{
+		name: "flags-name-nanoseconds", fault: "a field that a flag names as duration is in nanoseconds",
+		file: "cmd/sash/internal/traffic/format.go", old: "case name == lasting:", new: "case name == lasting || name == duration:",
+		tests: "TestDuration_NamedByAFlag", in: ofLogs,
+	},
+	{
 		name: "envoy-lasts-seconds", fault: "the milliseconds of Envoy's JSON are read as seconds",
 		file: "cmd/sash/internal/traffic/json.go", old: "			p.part = inUnits(1e6)\n", new: "			p.part = inSeconds\n",
 		tests: "TestLasting_OfEachServer", in: ofLogs,

@@ -37,8 +37,8 @@ func TestPolicies_RefusesWhatALogDoesNotTell(t *testing.T) {
 		{"a path", ofMicros, `limits: 1/s, key: address, pattern: /api/`, `for "one": - has no path`},
 		{"a method", ofMicros, `limits: 1/s, key: address, pattern: POST /api/`, `for "one": - has no method`},
 		{"hops", ofCombined, `limits: 1/s, key: {address: {trust-hops: 1}}`, `for "one": - has no header X-Forwarded-For`},
-		{"how long it took", ofCombined, `limits: 5 at once, key: address`, `for "one": - has no duration, line 1 is Combined Log Format`},
-		{"at once under a plan", ofCombined, `limits: 5/s, plan: {header: X-Plan}, plans: {a: 5 at once}, key: address`, `for "one": - has no duration`},
+		{"how long it took", ofCombined, `limits: 5 at once, key: address`, `for "one": - has no duration of the request, line 1 is Combined Log Format`},
+		{"at once under a plan", ofCombined, `limits: 5/s, plan: {header: X-Plan}, plans: {a: 5 at once}, key: address`, `for "one": - has no duration of the request`},
 		{"routes", ofCombined, `limits: 5/s, key: route`, `has the key route: a log does not tell which pattern of the server has served a request, so name all of them by -route`},
 		{"functions", ofCombined, `limits: 5/s, key: {join: [account, address]}, cost: words, plan: tier, plans: {a: 1/s}, leave: few, skip: {function: inside}, settle: tokens`,
 			`PATH:1:50: policies[0].key.join[0]: nothing is named "account"; known are address, everyone, route; the program adds names by WithKey

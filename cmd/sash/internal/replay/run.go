@@ -217,7 +217,8 @@
 //
 // # Costs
 //
-// With -cost an event costs the sum of the fields named there, instead of one unit. A field
+// With -cost an event costs the sum of the fields named there, instead of one unit. Fields are in the
+// units of the log: duration costs milliseconds if the log has milliseconds. A field
 // that is negative, or no whole number, makes the line unreadable. With -estimate a
 // call reserves the estimate, as it would before its cost is known. If it is admitted, it is
 // settled to its cost: at once, or with -settle that much later by the log's clock, before

@@ -117,7 +117,7 @@ func (c *columns) header(line string) error {
 			s.index = want(f.flag, name)
 		}
 		switch f.name {
-		case duration:
+		case lasting:
 			s.part = inSeconds
 		case Path:
 			s.part = withoutQuery

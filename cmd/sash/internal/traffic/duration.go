@@ -7,8 +7,11 @@ import (
 	"strings"
 )
 
-// duration is the field that tells how long a request has lasted, in nanoseconds, whatever the unit of the
-// log.
+// lasting is the field that tells how long a request has lasted, in nanoseconds, whatever the unit of the
+// log. A field that flags name as duration is another: it has the value that stands in the log.
+const lasting = "duration of the request"
+
+// duration is the field of several servers, and the column, for lasting.
 const duration = "duration"
 
 // durations are the fields in which servers log how long a request has lasted.

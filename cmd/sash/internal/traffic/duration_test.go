@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,11 +75,54 @@ func TestLasting_OfEachServer(t *testing.T) {
 	assert.Equal(t, "10 250ms", at.Format("5")+" "+lasts.String())
 }
 
+// A field named duration is the field of the file, in the unit that the log has.
+func TestDuration_NamedByAFlagIsAsTheLogHasIt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args []string
+		log  string // of two lines that last 7 and 8 of some unit
+	}{
+		"a column": {[]string{"-time", "when"}, "when,duration\n10,7\n11,8\n"},
+		"JSON":     {nil, `{"ts":10,"remote_addr":"192.0.2.1","duration":7}` + "\n" + `{"ts":11,"remote_addr":"192.0.2.1","duration":"8"}` + "\n"},
+		"Envoy's JSON": {nil, `{"start_time":10,"downstream_remote_address":"192.0.2.1:99","duration":7}` + "\n" +
+			`{"start_time":11,"downstream_remote_address":"192.0.2.1:99","duration":8}` + "\n"},
+		"a pattern": {[]string{"-format", "$remote_addr $msec $duration"}, "192.0.2.1 10 7\n192.0.2.1 11 8\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read := func(args ...string) (all []Event, clients []string) {
+				s, err := settingsOf(append(args, tt.args...))
+				require.NoError(t, err)
+				s.Fields = []Field{{"duration", "by"}}
+				tr, err := Read(t.Context(), s, []string{StandardInput}, strings.NewReader(tt.log), io.Discard, func(_ *Traffic, events []Event) error {
+					all = append(all, events...)
+					return nil
+				})
+				require.NoError(t, err)
+				require.Zero(t, tr.Unreadable, tr.Faults)
+				return all, tr.Clients
+			}
+			events, _ := read("-cost", "duration")
+			require.Len(t, events, 2)
+			for i, e := range events {
+				assert.Equal(t, []string{strconv.Itoa(7 + i)}, e.Values(nil), "-by")
+				assert.Equal(t, Charge{int64(7 + i), int64(7 + i)}, e.Charge, "-cost")
+			}
+			events, _ = read("-where", "duration=8")
+			require.Len(t, events, 1)
+			assert.Equal(t, []string{"8"}, events[0].Values(nil))
+			_, clients := read("-key", "duration")
+			assert.Equal(t, []string{"7", "8"}, clients)
+		})
+	}
+	// Other fields that tell how long a request has lasted are named as the log names them.
+	_, err := tryLog(t, "192.0.2.1 10 0.5\n", "-format", "$remote_addr $msec $request_time", "-cost", "duration")
+	assert.ErrorContains(t, err, "-cost duration: - has no duration, line 1 is the pattern of -format")
+}
+
 func TestLasting_OfNoNumber(t *testing.T) {
 	for _, text := range []string{"soon", "-5", "1e3", "1.5s", "99999999999999999999"} {
 		_, _, err := lastsIn(t, Settings{}, `{"msec":1773100810.5,"remote_addr":"192.0.2.1","request_time":"`+text+`"}`+"\n")
 		assert.ErrorContains(t, err, "duration \""+text+"\" is no number of seconds")
 	}
 	_, _, err := lastsIn(t, Settings{}, "1773100800000000\t192.0.2.1\n")
-	assert.ErrorContains(t, err, "-test: - has no duration, line 1 is a .tsv of time and client")
+	assert.ErrorContains(t, err, "-test: - has no duration of the request, line 1 is a .tsv of time and client")
 }

@@ -87,6 +87,9 @@ var headersOfLogs = map[string]string{
 
 // commonName returns the name under which an access log or a CSV has the field of that name.
 func commonName(field string) string {
+	if field == lasting {
+		return duration
+	}
 	header, found := strings.CutPrefix(field, ofRequest)
 	if !found {
 		return strings.TrimPrefix(field, ofAnswer)

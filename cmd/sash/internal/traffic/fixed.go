@@ -122,7 +122,7 @@ func (f *fixed) decode(line string, r *record) error {
 		return err
 	}
 	for i, field := range f.fields {
-		if field.name == duration && slices.Contains(f.variables, "request_processing_time") {
+		if field.name == lasting && slices.Contains(f.variables, "request_processing_time") {
 			r.values[i] = f.lasts()
 		}
 	}

@@ -190,7 +190,7 @@ func isHeader(name string) bool { return name == forwarded || name == "referer" 
 // aliases.
 func namesOf(name string) []alias {
 	switch {
-	case name == duration: // a field of that name is in seconds
+	case name == lasting:
 		return durations
 	case isOwnHeader(name):
 		return headerAliases(name)

@@ -122,7 +122,7 @@ func (j *jsonLines) resolve(line string) error {
 		if !found && f.flag != "" && !isOwnHeader(f.name) {
 			return &lackError{f, "JSON", fieldsOf(line)}
 		}
-		if p.field == duration && isOfEnvoy(line) {
+		if f.name == lasting && p.field == duration && isOfEnvoy(line) {
 			p.part = inUnits(1e6)
 		}
 		p.lines = isOwnHeader(f.name)

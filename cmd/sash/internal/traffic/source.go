@@ -103,7 +103,7 @@ func (s *source) want(columns bool) error {
 	}
 	s.valued = make([]int64, len(s.fields))
 	if s.settings.Lasting != "" {
-		s.lasts = s.wanted.add(duration, s.settings.Lasting)
+		s.lasts = s.wanted.add(lasting, s.settings.Lasting)
 	}
 	s.record.values = make([]string, len(s.wanted.fields))
 	return nil
