@@ -119,12 +119,27 @@ var ofTraffic = []mutant{
 	},
 	{
 		name: "envoy-lasts-seconds", fault: "the milliseconds of Envoy's JSON are read as seconds",
-		file: "cmd/sash/internal/traffic/json.go", old: "			p.part = inUnits(1e6)\n", new: "			p.part = inSeconds\n",
+		file: "cmd/sash/internal/traffic/json.go", old: "			p.part = inWholeMilliseconds\n", new: "			p.part = inSeconds\n",
 		tests: "TestLasting_OfEachServer", in: ofLogs,
 	},
 	{
 		name: "envoy-dates-ends", fault: "the start_time of Envoy's JSON is taken for the end of the request",
-		file: "cmd/sash/internal/traffic/json.go", old: "name != startTime && !strings", new: "!strings",
+		file: "cmd/sash/internal/traffic/json.go", old: "name == startTime || strings", new: "strings",
+		tests: "TestLasting_OfEachServer", in: ofLogs,
+	},
+	{
+		name: "envoy-is-any-start-time", fault: "seconds of a server that logs start_time and response_code are read as Envoy's milliseconds",
+		file: "cmd/sash/internal/traffic/json.go", old: "{\"downstream_remote_address\", ", new: "{\"response_code\", \"downstream_remote_address\", ",
+		tests: "TestLasting_OfEachServer", in: ofLogs,
+	},
+	{
+		name: "envoy-has-decimals", fault: "seconds with decimals are read as Envoy's milliseconds",
+		file: "cmd/sash/internal/traffic/json.go", old: "duration).Raw, \".\")", new: "duration).Raw, \"s\")",
+		tests: "TestLasting_OfEachServer", in: ofLogs,
+	},
+	{
+		name: "envoy-begins-under-one-name", fault: "the beginning of Envoy's request is taken for its end, unless it is called start_time",
+		file: "cmd/sash/internal/traffic/json.go", old: "|| envoy && !gjson", new: "|| envoy && line == \"\" && !gjson",
 		tests: "TestLasting_OfEachServer", in: ofLogs,
 	},
 	{

@@ -200,7 +200,7 @@
 //	nginx       $request_time in JSON or in a pattern of -format     the end
 //	Apache      %D, %T or %{ms}T in a pattern of -format             the beginning; of %{end:…}t, the end
 //	Caddy       duration                                             the end
-//	Envoy       duration in milliseconds, with start_time            the beginning
+//	Envoy       duration in whole milliseconds                       the beginning
 //	Traefik     Duration, with StartUTC                              the beginning
 //	HAProxy     the last of its timers                               the beginning
 //	AWS         the three times of elb and alb                       the beginning in elb, the end in alb
@@ -209,8 +209,10 @@
 //	W3C         time-taken: milliseconds of IIS, seconds of CloudFront  the end
 //	CSV         a column duration, in seconds                        the beginning
 //
-// JSON is Envoy's if it has start_time, and response_code or downstream_remote_address. Other JSON has
-// duration in seconds. If the time is from start_time, it is the beginning.
+// JSON is Envoy's if its first line has downstream_remote_address, downstream_local_address, response_flags or
+// upstream_cluster, and a duration without decimals. Other JSON has duration in seconds. If the time is from
+// start_time, it is the beginning. A line of Envoy that has start_time and another time was dated by a
+// collector: that time is the end.
 //
 // A request that lasts long is logged long after its beginning, and finds its place if it comes at most
 // -reorder lines late.

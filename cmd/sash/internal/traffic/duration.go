@@ -36,6 +36,14 @@ func inUnits(length int64) func(string) string {
 	return func(v string) string { return scaled(v, length) }
 }
 
+// inWholeMilliseconds returns milliseconds without decimals in nanoseconds.
+func inWholeMilliseconds(v string) string {
+	if strings.Contains(v, ".") {
+		return v
+	}
+	return scaled(v, 1e6)
+}
+
 // inSecondsOrMilliseconds converts a time of the W3C Extended Log: CloudFront logs seconds with decimals,
 // and IIS whole milliseconds.
 func inSecondsOrMilliseconds(v string) string {
@@ -76,7 +84,7 @@ func lastsOf(v string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("duration %s is no number of seconds", Clip(v))
+		return 0, fmt.Errorf("duration %s is no number as its server writes it", Clip(v))
 	}
 	return n, nil
 }

@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -41,9 +42,13 @@ func TestLasting_OfEachServer(t *testing.T) {
 		{"Caddy", "", `{"ts":1773100810.5,"duration":0.000123456,"request":{"remote_ip":"192.0.2.1"}}`, "00:00:10.499876544", 123456},
 		{"Traefik", "", `{"StartUTC":"2026-03-10T00:00:10Z","Duration":1500,"ClientHost":"192.0.2.1"}`, "00:00:10", 1500},
 		{"Envoy", "", `{"start_time":"2026-03-10T00:00:10.479Z","duration":11,"response_code":200,"downstream_remote_address":"192.0.2.1:99"}`, "00:00:10.479", 11 * time.Millisecond},
-		{"Envoy by its code", "", `{"start_time":"2026-03-10T00:00:10.479Z","duration":"11","response_code":200,"remote_addr":"192.0.2.1"}`, "00:00:10.479", 11 * time.Millisecond},
+		{"Envoy without the address of the peer", "", `{"start_time":"2026-03-10T00:00:10.479Z","duration":"11","response_flags":"-","remote_addr":"192.0.2.1"}`, "00:00:10.479", 11 * time.Millisecond},
+		{"Envoy with another name for its start", "", `{"@timestamp":"2026-03-10T00:00:10.479Z","duration":11,"response_code":200,"downstream_remote_address":"192.0.2.1:99"}`, "00:00:10.479", 11 * time.Millisecond},
 		{"Envoy behind a collector, which dates the end", "", `{"@timestamp":"2026-03-10T00:00:10.500Z","start_time":"2026-03-10T00:00:10.479Z","duration":11,"downstream_remote_address":"192.0.2.1:99"}`, "00:00:10.489", 11 * time.Millisecond},
 		{"another server with a start_time", "", `{"start_time":"2026-03-10T00:00:10.479Z","duration":1.5,"status":200,"remote_addr":"192.0.2.1"}`, "00:00:10.479", 1500 * time.Millisecond},
+		{"another server with a start_time and a response_code", "", `{"start_time":"2026-03-10T00:00:10.479Z","duration":2,"response_code":200,"remote_addr":"192.0.2.1"}`, "00:00:10.479", 2 * time.Second},
+		{"another server with the address of the peer", "", `{"start_time":"2026-03-10T00:00:10.479Z","duration":1.5,"downstream_remote_address":"192.0.2.1:99"}`, "00:00:10.479", 1500 * time.Millisecond},
+		{"another server with another time", "", `{"@timestamp":"2026-03-10T00:00:10.500Z","duration":0.5,"downstream_remote_address":"192.0.2.1:99"}`, "00:00:10", 500 * time.Millisecond},
 		{"Apache in microseconds", `%h %t "%r" %D`, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 1500`, "00:00:10", 1500 * time.Microsecond},
 		{"Apache in milliseconds", `%h %t "%r" %{ms}T`, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 1500`, "00:00:10", 1500 * time.Millisecond},
 		{"Apache in seconds", `%h %t "%r" %T`, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 2`, "00:00:10", 2 * time.Second},
@@ -121,8 +126,12 @@ func TestDuration_NamedByAFlagIsAsTheLogHasIt(t *testing.T) {
 func TestLasting_OfNoNumber(t *testing.T) {
 	for _, text := range []string{"soon", "-5", "1e3", "1.5s", "99999999999999999999"} {
 		_, _, err := lastsIn(t, Settings{}, `{"msec":1773100810.5,"remote_addr":"192.0.2.1","request_time":"`+text+`"}`+"\n")
-		assert.ErrorContains(t, err, "duration \""+text+"\" is no number of seconds")
+		assert.ErrorContains(t, err, "duration \""+text+"\" is no number as its server writes it")
 	}
-	_, _, err := lastsIn(t, Settings{}, "1773100800000000\t192.0.2.1\n")
+	// Where the first line is Envoy's, decimals are no milliseconds.
+	const envoy = `{"start_time":"2026-03-10T00:00:10Z","duration":%s,"downstream_remote_address":"192.0.2.1:99"}` + "\n"
+	_, _, err := lastsIn(t, Settings{}, fmt.Sprintf(envoy+envoy, "11", "1.5"))
+	assert.ErrorContains(t, err, "duration \"1.5\" is no number as its server writes it")
+	_, _, err = lastsIn(t, Settings{}, "1773100800000000\t192.0.2.1\n")
 	assert.ErrorContains(t, err, "-test: - has no duration of the request, line 1 is a .tsv of time and client")
 }

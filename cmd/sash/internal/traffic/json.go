@@ -26,6 +26,7 @@ type jsonLines struct {
 	*wanted
 	clock timeReader
 	paths []jsonPath // of the time, and of the fields wanted; nil before the first line
+	begun bool       // whether the time is the beginning of a request
 }
 
 // A jsonPath is where a field is, in the syntax of gjson.
@@ -42,15 +43,8 @@ func (j *jsonLines) name() string { return "json" }
 
 func (j *jsonLines) has(i int) bool { return j.paths[i+1].path != "" }
 
-// datesEnds is true of nginx and Caddy. It is not of Traefik, whose fields are StartUTC and StartLocal, nor
-// of Envoy, whose field is start_time.
-func (j *jsonLines) datesEnds() bool {
-	if j.paths == nil {
-		return true
-	}
-	name := strings.TrimPrefix(j.paths[0].field, ".")
-	return name != startTime && !strings.HasPrefix(name, "Start")
-}
+// datesEnds is true of nginx and Caddy.
+func (j *jsonLines) datesEnds() bool { return !j.begun }
 
 func (j *jsonLines) decode(line string, r *record) error {
 	r.title = "JSON"
@@ -117,20 +111,29 @@ func (j *jsonLines) resolve(line string) error {
 	if len(paths) == 0 {
 		return fmt.Errorf("JSON without a time known by its name: name it by -time, the fields are %s", Clip(strings.Join(fieldsOf(line), " ")))
 	}
+	envoy := isOfEnvoy(line)
 	for _, f := range j.wanted.fields {
 		p, found := find(line, namesOf(f.name))
 		if !found && f.flag != "" && !isOwnHeader(f.name) {
 			return &lackError{f, "JSON", fieldsOf(line)}
 		}
-		if f.name == lasting && p.field == duration && isOfEnvoy(line) {
-			p.part = inUnits(1e6)
+		if f.name == lasting && p.field == duration && envoy {
+			p.part = inWholeMilliseconds
 		}
 		p.lines = isOwnHeader(f.name)
 		p.header = isHeader(f.name) || p.lines || !found
 		paths = append(paths, p)
 	}
-	j.paths = paths
+	j.paths, j.begun = paths, datesBeginning(paths[0].field, line, envoy)
 	return nil
+}
+
+// datesBeginning reports whether the time in that field of a line is the beginning of its request. Traefik's
+// fields are StartUTC and StartLocal. Envoy writes no other time, under any name; if a line of it also has
+// start_time, the other is a collector's.
+func datesBeginning(field, line string, envoy bool) bool {
+	name := strings.TrimPrefix(field, ".")
+	return name == startTime || strings.HasPrefix(name, "Start") || envoy && !gjson.Get(line, startTime).Exists()
 }
 
 // findHeader finds the header that is the i-th of the fields wanted in a line.
@@ -149,11 +152,14 @@ func isDuration(line string, p jsonPath) bool {
 // startTime is the field in which Envoy logs the beginning of a request.
 const startTime = "start_time"
 
-// isOfEnvoy reports whether a line is Envoy's. Its duration is in milliseconds; other servers log seconds by
-// that name.
+// fieldsOfEnvoy are fields that Envoy logs, and no other server does by these names.
+var fieldsOfEnvoy = []string{"downstream_remote_address", "downstream_local_address", "response_flags", "upstream_cluster"}
+
+// isOfEnvoy reports whether a line is Envoy's. Its duration is in whole milliseconds; other servers log seconds by
+// that name, and decimals of them.
 func isOfEnvoy(line string) bool {
-	has := func(name string) bool { return gjson.Get(line, name).Exists() }
-	return has(startTime) && (has("response_code") || has("downstream_remote_address"))
+	return slices.ContainsFunc(fieldsOfEnvoy, func(name string) bool { return gjson.Get(line, name).Exists() }) &&
+		!strings.Contains(gjson.Get(line, duration).Raw, ".")
 }
 
 // find returns the path of the first of the fields that the line has. A name with a leading dot
