@@ -23,6 +23,11 @@ var ofTraffic = []mutant{
 		tests: "TestPrefixes_WithFlags", in: ofLogs,
 	},
 	{
+		name: "prefix-or-pattern", fault: "a pattern that fits with the prefix and without it reads a word of the collector as the client",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "case !s.suit(inner):", new: "case !s.suit(inner) || s.suit(lines):",
+		tests: "TestPrefixes_TwoReadings", in: ofLogs,
+	},
+	{
 		name: "prefixes-without-a-bound", fault: "five prefixes are stripped",
 		file: "cmd/sash/internal/traffic/prefix.go", old: "const maxPrefixes = 4", new: "const maxPrefixes = 5",
 		tests: "TestPrefixes_Bound", in: ofLogs,

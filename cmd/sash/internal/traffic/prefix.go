@@ -179,6 +179,12 @@ func (s *source) unwrapAndChoose(lines []waitingLine) error {
 	if doubtful != nil && !s.readsAny(lines) {
 		lines, s.layers = doubtful, s.layers[:surely]
 	}
+	if s.settings.namesFields() {
+		var err error
+		if lines, err = s.unwrapByFields(lines); err != nil {
+			return err
+		}
+	}
 	if err := s.choose(lines); err != nil {
 		return err
 	}
@@ -186,6 +192,41 @@ func (s *source) unwrapAndChoose(lines []waitingLine) error {
 		s.why += ", behind the prefix of " + s.layers.about()
 	}
 	return nil
+}
+
+// unwrapByFields finds the further prefixes of lines whose fields the settings name, if only what stands
+// behind these has all the fields. It refuses the file if the lines have all of them with the prefixes, too:
+// what the collector wrote may then stand where the client should.
+func (s *source) unwrapByFields(lines []waitingLine) ([]waitingLine, error) {
+	inner, outer := lines, len(s.layers)
+	further := slices.Clip(s.layers)
+	for len(further) < maxPrefixes {
+		p, _ := prefixOf(inner)
+		if p == nil {
+			break
+		}
+		further, inner = append(further, p.layer()), p.within(inner)
+		switch {
+		case !s.suit(inner):
+		case s.suit(lines):
+			return nil, fmt.Errorf("%s: the flags fit its lines with the prefix of %s and without it: nothing tells which is meant. "+
+				"Remove it first, or name fields that are only there with it or without it", s.file, further[outer:].about())
+		default:
+			s.layers, lines, outer = further, inner, len(further)
+		}
+	}
+	return lines, nil
+}
+
+// suit reports whether one of the lines has all fields that the settings name, or is a heading with them.
+func (s *source) suit(lines []waitingLine) bool {
+	probe := newSource(s.settings, s.file, s.files)
+	if err := probe.choose(lines); err != nil || probe.decoder == nil {
+		return false
+	}
+	return slices.ContainsFunc(lines, func(l waitingLine) bool {
+		return l.why == "" && !isBlank(l.text) && probe.decoder.decode(l.text, &probe.record) == nil
+	})
 }
 
 // namesFields reports whether the settings say where fields are in a line. They may then say so of the

@@ -90,6 +90,43 @@ func TestPrefixes_WithFlags(t *testing.T) {
 	assert.Equal(t, []string{"stdout"}, tr.Clients)
 }
 
+// A file that the flags fit as it is, and behind a prefix, is not read: words of the collector would be clients.
+func TestPrefixes_TwoReadings(t *testing.T) {
+	const own = "2026-03-10T12:00:01Z 203.0.113.9 x"
+	docker := func(text string) string {
+		return fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-03-10T12:00:00Z"}`, text+"\n")
+	}
+	pattern := []string{"-format", "$time $remote_addr $rest", "-key", "addr"}
+	for name, tt := range map[string]struct {
+		line string
+		args []string
+		want string // the prefix, or the client if there is no doubt
+	}{
+		"CRI":                        {"2026-03-10T12:00:00.5Z stdout F " + own, pattern, "CRI"},
+		"syslog":                     {"2026-03-10T12:00:00+01:00 web nginx[7]: " + own, pattern, "syslog"},
+		"a time":                     {"2026-03-10T12:00:00Z 2026-03-10T12:00:01Z a b", []string{"-format", "$time $user $rest", "-key", "user"}, "--timestamps"},
+		"behind two":                 {"2026-03-10T12:00:00.5Z stdout F [pod/a/b] " + own, pattern, "CRI, then kubectl logs --prefix"},
+		"behind one of two":          {"[pod/a/b] 2026-03-10T12:00:00.5Z stdout F " + own, pattern, "CRI"},
+		"fields of docker's":         {docker(`{"time":"2026-03-10T12:00:01Z","stream":"203.0.113.9"}`), []string{"-time", "time", "-key", "stream"}, "docker's json-file"},
+		"one has the field":          {docker(`{"time":"2026-03-10T12:00:01Z","ip":"203.0.113.9"}`), []string{"-time", "time", "-key", "ip"}, ""},
+		"one has the address":        {docker(`{"time":"2026-03-10T12:00:01Z","remote_addr":"203.0.113.9"}`), []string{"-time", "time"}, ""},
+		"one is of no client":        {"2026-03-10T12:00:00.5Z a@b: " + own, []string{"-format", "$time $remote_addr $rest"}, ""},
+		"the pattern has the prefix": {"2026-03-10T12:00:00.5Z stdout F " + own, []string{"-format", "$time stdout F $when $remote_addr $rest", "-key", "addr"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr, err := tryLog(t, tt.line+"\n"+tt.line+"\n", tt.args...)
+			if tt.want != "" {
+				assert.EqualError(t, err, "-: the flags fit its lines with the prefix of "+tt.want+
+					" and without it: nothing tells which is meant. Remove it first, or name fields that are only there with it or without it")
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, []string{"203.0.113.9"}, tr.Clients)
+			assert.EqualValues(t, 2, tr.Events)
+		})
+	}
+}
+
 // A name that is an address may be the client, so it is not stripped.
 func TestPrefixes_AnAddressIsNotStripped(t *testing.T) {
 	rest := strings.TrimPrefix(clf, "192.0.2.1")
