@@ -28,6 +28,11 @@ var ofTraffic = []mutant{
 		tests: "TestPrefixes_TwoReadings", in: ofLogs,
 	},
 	{
+		name: "headings-behind-times-are-not-read", fault: "a log whose heading names its fields is not found behind --timestamps",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "if l.why != \"\" || isBlank(l.text) {\n\t\t\t\treturn false", new: "if l.why != \"\" || isBlank(l.text) || strings.HasPrefix(l.text, \"#\") {\n\t\t\t\treturn false",
+		tests: "TestPrefixes_Headings", in: ofLogs,
+	},
+	{
 		name: "prefixes-without-a-bound", fault: "five prefixes are stripped",
 		file: "cmd/sash/internal/traffic/prefix.go", old: "const maxPrefixes = 4", new: "const maxPrefixes = 5",
 		tests: "TestPrefixes_Bound", in: ofLogs,

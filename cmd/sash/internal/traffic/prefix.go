@@ -239,7 +239,11 @@ func (s *source) readsAny(lines []waitingLine) bool {
 	reads := func(make func(*wanted) decoder) bool {
 		d := make(w)
 		return slices.ContainsFunc(lines, func(l waitingLine) bool {
-			return l.why == "" && !isBlank(l.text) && !strings.HasPrefix(l.text, "#") && d.decode(l.text, &record{}) == nil
+			if l.why != "" || isBlank(l.text) {
+				return false
+			}
+			err := d.decode(l.text, &record{})
+			return err == nil && !strings.HasPrefix(l.text, "#") // it may be a comment, or name the fields of other lines
 		})
 	}
 	switch {

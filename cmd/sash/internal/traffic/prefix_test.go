@@ -147,6 +147,32 @@ func TestPrefixes_AnAddressIsNotStripped(t *testing.T) {
 	assert.Equal(t, []string{"192.0.2.1"}, tr.Clients)
 }
 
+// Logs that name their fields in a heading are read behind every prefix, as their headings stand behind it, too.
+func TestPrefixes_Headings(t *testing.T) {
+	logs := map[string][]string{
+		"w3c":  {"#Software: x", "#Fields: date time c-ip sc-status", "2026-03-10 12:00:00 203.0.113.9 200"},
+		"zeek": {`#separator \x09`, "#fields\tts\tid.orig_h", "1773144000.5\t203.0.113.9"},
+		"gcs":  {`"time_micros","c_ip"`, `"1773144000000000","203.0.113.9"`},
+	}
+	prefixes := []string{"", "2026-03-10T12:00:00.123456789Z ", "2026-03-10T12:00:00.1Z stdout F ", "web-1  | ", "[pod/a/b] 2026-03-10T12:00:00Z "}
+	for format, lines := range logs {
+		for _, prefix := range prefixes {
+			for _, args := range [][]string{{"-key", "addr"}, {"-key", "addr", "-format", format}} {
+				tr := readLog(t, prefix+strings.Join(lines, "\n"+prefix)+"\n", args...)
+				require.EqualValues(t, 1, tr.Events, "%s %s %v", prefix, format, tr.Faults)
+				require.EqualValues(t, len(lines)-1, tr.Headings)
+				require.Equal(t, []string{"203.0.113.9"}, tr.Clients)
+				require.Equal(t, format, tr.Formats[0].Format)
+				require.Equal(t, prefix != "", strings.Contains(tr.Formats[0].Why, "behind the prefix"))
+			}
+		}
+	}
+	// A comment alone tells no format.
+	tr := readLog(t, "2026-03-10T12:00:00Z # x\n2026-03-10T12:00:00Z x\n")
+	assert.EqualValues(t, 2, tr.Unreadable)
+	assert.Empty(t, tr.Formats)
+}
+
 // A line without the prefix of its file is unreadable: without it, or with another, it may have another client.
 func TestPrefixes_EveryLineHasIt(t *testing.T) {
 	prefixed := "Mar 10 12:00:00 web nginx[7]: " + clf + "\n"
