@@ -163,6 +163,21 @@ var ofTraffic = []mutant{
 		tests: "TestLasting_OfEachServer", in: ofLogs,
 	},
 	{
+		name: "reorder-zero-is-the-default", fault: "-reorder 0 puts lines in order as without the flag",
+		file: "cmd/sash/internal/traffic/settings.go", old: "if s.Reorder = n; n == 0 {", new: "if s.Reorder = n; n < 0 {",
+		tests: "TestRead_PutsNothingInOrder", in: ofLogs,
+	},
+	{
+		name: "reorder-without-a-bound", fault: "a -reorder that no machine has memory for panics",
+		file: "cmd/sash/internal/traffic/settings.go", old: "n < 0 || n > maxReorder", new: "n < 0",
+		tests: "TestSettings_RefusesRoom", in: ofLogs,
+	},
+	{
+		name: "lines-change-places-without-room", fault: "with -reorder 0, lines that are read at once are put in order",
+		file: "cmd/sash/internal/traffic/merge.go", old: "if s.room > 0 && !slices", new: "if !slices",
+		tests: "TestRead_PutsNothingInOrder", in: ofLogs,
+	},
+	{
 		name: "port-is-after-the-first-colon", fault: "a port is looked for after the first colon of an address",
 		file: "cmd/sash/internal/traffic/pattern.go", old: "return beforePort(rest, t.literals[i+2])", new: "return strings.Index(rest, after)",
 		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,

@@ -108,7 +108,7 @@
 // replayed as it happened. The report counts the lines that were out of order: older than a line
 // before them in the same FILE. Every line finds its place that comes at most -reorder lines
 // late, which several FILEs share. A later one is counted, and replayed at the time of the line
-// before.
+// before. With -reorder 0, no line changes its place among the lines of its FILE.
 //
 // Memory is needed for the names and the state of clients, and for the lines that wait to be put
 // in order: some 30 MB by default, and some 100 MB more with -policy. It does not grow with the number of

@@ -50,7 +50,7 @@ func (s *stream) fill(ctx context.Context) error {
 	// All that was ready has been passed on. The events that are left were too new for that.
 	s.events = slices.Delete(s.events, 0, s.ready)
 	s.next, s.ready = 0, 0
-	for !s.ended && len(s.events) < 2*s.room {
+	for !s.ended && len(s.events) < max(2*s.room, 1) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -76,23 +76,24 @@ func (s *stream) number(b batch) {
 	}
 }
 
-// sort sorts the events, and makes the older half ready, or all if no more will come. Late
-// events get the time of the last event that has been passed on.
+// sort sorts the events unless there is no room for late ones, and makes the older half ready, or all if no
+// more will come. Late events get the time of the event before them.
 func (s *stream) sort() {
 	byTime := func(a, b Event) int { return cmp.Compare(a.At, b.At) }
-	if !slices.IsSortedFunc(s.events, byTime) {
+	if s.room > 0 && !slices.IsSortedFunc(s.events, byTime) {
 		slices.SortStableFunc(s.events, byTime)
 	}
 	s.ready = len(s.events)
 	if !s.ended {
 		s.ready -= s.room // a line to come may be older than these
 	}
-	for i := 0; i < s.ready && s.events[i].At < s.newest; i++ {
-		s.events[i].At = s.newest
-		s.t.Late++
-	}
-	if s.ready > 0 {
-		s.newest = s.events[s.ready-1].At
+	for i := range s.events[:s.ready] {
+		e := &s.events[i]
+		if e.At < s.newest {
+			s.t.Late++
+		}
+		s.newest = max(s.newest, e.At)
+		e.At = s.newest
 	}
 }
 

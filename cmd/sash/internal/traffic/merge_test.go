@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -87,6 +88,52 @@ func TestRead_CountsLinesThatAreTooLate(t *testing.T) {
 
 	_, tr = readAll(t, &Settings{}, log.String())
 	assert.Zero(t, tr.Late)
+}
+
+// Without room for late lines, every line stays where it is, and each that is late is counted.
+func TestRead_PutsNothingInOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 9))
+	var logs [2]string
+	var want [2][]string
+	late := int64(0)
+	for f := range logs {
+		last := 0
+		for range 2*batchSize + 100 {
+			at := random.IntN(100_000)
+			logs[f] += fmt.Sprintf("%d\t%d\n", at, f)
+			if at < last {
+				late++
+			}
+			last = max(last, at)
+			want[f] = append(want[f], fmt.Sprintf("%d %d", last, f))
+		}
+	}
+	s, err := settingsOf([]string{"-reorder", "0"})
+	require.NoError(t, err)
+	got, tr := readAll(t, s, logs[:]...)
+	assert.Equal(t, late, tr.Late)
+	for f, lines := range want {
+		assert.Equal(t, lines, slices.DeleteFunc(slices.Clone(got), func(s string) bool { return !strings.HasSuffix(s, fmt.Sprint(" ", f)) }))
+	}
+	assert.True(t, slices.IsSortedFunc(got, func(a, b string) int { return timeOf(t, a) - timeOf(t, b) }), "the files are merged all the same")
+}
+
+// timeOf returns the time of an event as readAll writes it.
+func timeOf(t *testing.T, event string) int {
+	at, err := strconv.Atoi(strings.Split(event, " ")[0])
+	require.NoError(t, err)
+	return at
+}
+
+func TestSettings_RefusesRoomThatNoMachineHas(t *testing.T) {
+	for _, text := range []string{"-1", "x", "", "1.5", "536870913", "9223372036854775807", "99999999999999999999"} {
+		_, err := settingsOf([]string{"-reorder", text})
+		assert.EqualError(t, err, "-reorder must be from 0 to 536870912, got "+strconv.Quote(text))
+	}
+	s, err := settingsOf([]string{"-reorder", "536870912"})
+	require.NoError(t, err)
+	got, _ := readAll(t, s, "2\tb\n1\ta\n")
+	assert.Equal(t, []string{"1 a", "2 b"}, got)
 }
 
 // A line with a time far ahead does not make those after it late.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -25,13 +26,19 @@ type Settings struct {
 	// Lasting is what wants to know how long events have lasted, as Field.For; "" if nothing does.
 	Lasting string
 	// Reorder is the number of lines by which a line may be late and still be put in order.
-	// 0 is DefaultReorder. Several files share it.
+	// 0 is DefaultReorder, and InOrder puts no lines in order. Several files share it.
 	Reorder int
 	Selection
 }
 
 // DefaultReorder is the default of Settings.Reorder.
 const DefaultReorder = 1 << 18
+
+// InOrder is the Settings.Reorder with which each line stays where it is, as with -reorder 0.
+const InOrder = -1
+
+// maxReorder is the greatest Settings.Reorder, of some 50 GB.
+const maxReorder = 1 << 29
 
 // minRoom is the least number of lines by which a line may be late, however many files there
 // are.
@@ -40,8 +47,11 @@ const minRoom = 1 << 12
 // room returns the number of lines by which a line may be late, if there are that many files.
 func (s *Settings) room(files int) int {
 	n := s.Reorder
-	if n == 0 {
+	switch n {
+	case 0:
 		n = DefaultReorder
+	case InOrder:
+		n = 0
 	}
 	return max(n/files, min(n, minRoom))
 }
@@ -101,7 +111,7 @@ func (s *Settings) Flags(flags *flag.FlagSet, fault func(error)) {
 		return setSum(&s.Cost, "cost", v)
 	})
 	s.Selection.flags(read)
-	flags.IntVar(&s.Reorder, "reorder", DefaultReorder, "put lines in order that come up to `N` lines late; all FILEs share them, at some 100 bytes a line")
+	read("reorder", fmt.Sprintf("put lines in order that come up to `N` lines late, or none by 0; all FILEs share them, at some 100 bytes a line (default %d)", DefaultReorder), s.setReorder)
 }
 
 // EstimateFlag defines the flag -estimate.
@@ -161,6 +171,17 @@ func (s *Settings) setSeparator(v string) error {
 	return nil
 }
 
+func (s *Settings) setReorder(v string) error {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 || n > maxReorder {
+		return fmt.Errorf("-reorder must be from 0 to %d, got %s", maxReorder, Clip(v))
+	}
+	if s.Reorder = n; n == 0 {
+		s.Reorder = InOrder
+	}
+	return nil
+}
+
 func setSum(to **Sum, flag, v string) (err error) {
 	if *to, err = ParseSum(v); err != nil {
 		return fmt.Errorf("-%s: %w", flag, err)
@@ -171,9 +192,6 @@ func setSum(to **Sum, flag, v string) (err error) {
 // Check returns what is wrong with the settings as a whole.
 func (s *Settings) Check() error {
 	var faults []error
-	if s.Reorder < 0 {
-		faults = append(faults, fmt.Errorf("-reorder must be >= 0, got %d", s.Reorder))
-	}
 	if err := s.Selection.check(); err != nil {
 		faults = append(faults, err)
 	}
