@@ -178,6 +178,11 @@ var ofTraffic = []mutant{
 		tests: "TestRead_PutsNothingInOrder", in: ofLogs,
 	},
 	{
+		name: "no-bytes-are-no-size", fault: "a size that Apache writes as a dash is no number in a pattern",
+		file: "cmd/sash/internal/traffic/pattern.go", old: "if cost && values[i] == \"-\"", new: "if cost && values[i] == \"\"",
+		tests: "TestSize_OfNoBytes", in: ofLogs,
+	},
+	{
 		name: "port-is-after-the-first-colon", fault: "a port is looked for after the first colon of an address",
 		file: "cmd/sash/internal/traffic/pattern.go", old: "return beforePort(rest, t.literals[i+2])", new: "return strings.Index(rest, after)",
 		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,

@@ -222,7 +222,8 @@
 //
 // With -cost an event costs the sum of the fields named there, instead of one unit. Fields are in the
 // units of the log: duration costs milliseconds if the log has milliseconds. A field
-// that is negative, or no whole number, makes the line unreadable. With -estimate a
+// that is negative, or no whole number, makes the line unreadable. In access logs, in patterns and of Amazon
+// S3, a size of "-" costs 0. With -estimate a
 // call reserves the estimate, as it would before its cost is known. If it is admitted, it is
 // settled to its cost: at once, or with -settle that much later by the log's clock, before
 // any event of that instant. A summand of digits is a number: -estimate ContextTokens+500

@@ -321,7 +321,21 @@ func (p *pattern) take(n int, r *record) (err error) {
 			return fmt.Errorf("$%s %s is %s", name, Clip(p.found[i]), want)
 		}
 	}
-	return p.pick(p.sources, p.found, p.variables, r)
+	if err := p.pick(p.sources, p.found, p.variables, r); err != nil {
+		return err
+	}
+	p.costNoBytes(r.values)
+	return nil
+}
+
+// costNoBytes sets costs of "-" bytes to 0. Apache and Amazon S3 write no bytes so.
+func (p *pattern) costNoBytes(values []string) {
+	for i, s := range p.sources {
+		cost := p.fields[i].flag == "cost" || p.fields[i].flag == "estimate"
+		if cost && values[i] == "-" && (s.field == "bytes_sent" || s.field == "body_bytes_sent") {
+			values[i] = "0"
+		}
+	}
 }
 
 // match finds the values of the variables in a line, and returns how many of them it has. After an error

@@ -1,6 +1,8 @@
 package traffic
 
 import (
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -67,6 +69,31 @@ func TestConfig(t *testing.T) {
 			}
 			require.NoError(t, err)
 			assert.Equal(t, tt.format, s.Format)
+		})
+	}
+}
+
+// A size that a server writes as "-" costs nothing, as in logs that need no pattern.
+func TestSize_OfNoBytes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		line string
+		args []string
+	}{
+		"combined":   {`192.0.2.1 - - [10/Mar/2026:12:00:00 +0000] "GET / HTTP/1.1" 304 -`, nil},
+		"Apache":     {`192.0.2.1 - - [10/Mar/2026:12:00:00 +0000] "GET / HTTP/1.1" 304 -`, []string{"-format", `%h %l %u %t "%r" %>s %b`}},
+		"own name":   {`192.0.2.1 1773144000 -`, []string{"-format", "$remote_addr $msec $body_bytes_sent"}},
+		"bytes sent": {`192.0.2.1 1773144000 -`, []string{"-format", "$remote_addr $msec $bytes_sent"}},
+		"S3":         {strings.Replace(requestOf("x", 3), " 200 - 113 ", " 304 - - ", 1), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := settingsOf(append(tt.args, "-cost", "size+1"))
+			require.NoError(t, err)
+			tr, err := Read(t.Context(), s, []string{StandardInput}, strings.NewReader(tt.line+"\n"), io.Discard, func(_ *Traffic, events []Event) error {
+				assert.Equal(t, Charge{1, 1}, events[0].Charge)
+				return nil
+			})
+			require.NoError(t, err)
+			assert.EqualValues(t, 1, tr.Events, tr.Faults)
 		})
 	}
 }
