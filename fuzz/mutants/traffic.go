@@ -183,6 +183,11 @@ var ofTraffic = []mutant{
 		tests: "TestSize_OfNoBytes", in: ofLogs,
 	},
 	{
+		name: "unreadable-files-go-unnoticed", fault: "a file of which no line can be read does not count, if others can be read",
+		file: "cmd/sash/internal/traffic/traffic.go", old: "if !s.known && len(s.faults) > 0 {", new: "if s.known && len(s.faults) > 0 && s.file == \"\" {",
+		tests: "TestRun_FilesOfWhichNothingIsRead", in: "cmd/sash/internal/replay",
+	},
+	{
 		name: "port-is-after-the-first-colon", fault: "a port is looked for after the first colon of an address",
 		file: "cmd/sash/internal/traffic/pattern.go", old: "return beforePort(rest, t.literals[i+2])", new: "return strings.Index(rest, after)",
 		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,

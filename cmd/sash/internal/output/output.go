@@ -33,6 +33,8 @@ type Summary struct {
 	Formats         []traffic.FileFormat `json:"formats"`          // of the files with a line that could be read
 	UnreadableLines []traffic.FaultyLine `json:"unreadable_lines"` // the first of them
 	BrokenOff       []traffic.FaultyLine `json:"broken_off"`       // files not read beyond that line
+	// NoneRead has the first unreadable line of each file of which no line could be read.
+	NoneRead []traffic.FaultyLine `json:"none_read,omitempty"`
 }
 
 // Summarize returns the summary of t, which was read from files, with at most that many
@@ -45,6 +47,7 @@ func Summarize(files []string, t *traffic.Traffic, unreadable int) Summary {
 		Formats:         append([]traffic.FileFormat{}, t.Formats...),
 		UnreadableLines: append([]traffic.FaultyLine{}, t.Faults[:min(unreadable, len(t.Faults))]...),
 		BrokenOff:       append([]traffic.FaultyLine{}, t.BrokenOff...),
+		NoneRead:        t.NoneRead,
 	}
 	if s.Events > 0 {
 		first, last := t.Span()
@@ -70,12 +73,31 @@ func (s *Summary) nothing() string {
 	if s.Unreadable == 0 && len(s.BrokenOff) == 0 {
 		return "no event in " + s.Source()
 	}
-	text := "nothing readable in " + s.Source() + ": name the format by -format, or the field of the time by -time"
-	if len(s.UnreadableLines) > 0 {
-		first := s.UnreadableLines[0]
-		text += fmt.Sprintf("; line %d of %s: %s", first.Line, first.File, first.Why)
+	return unreadable(s.Source(), s.UnreadableLines)
+}
+
+// unreadable says that no line can be read, what to try, and the reason for the first line.
+func unreadable(source string, lines []traffic.FaultyLine) string {
+	text := "nothing readable in " + source + ": name the format by -format, or the field of the time by -time"
+	if len(lines) > 0 {
+		text += fmt.Sprintf("; line %d of %s: %s", lines[0].Line, lines[0].File, lines[0].Why)
 	}
 	return text
+}
+
+// incomplete says for each file that could not be read to its end, or of which no line could be read, what the
+// report lacks. Without any line that could be read, nothing says so of all files.
+func (s *Summary) incomplete() (all []string) {
+	for _, b := range s.BrokenOff {
+		all = append(all, fmt.Sprintf("%s could be read to line %d only: %s", b.File, b.Line, b.Why))
+	}
+	if s.Events+s.LeftOut == 0 {
+		return all
+	}
+	for i, f := range s.NoneRead {
+		all = append(all, unreadable(f.File, s.NoneRead[i:]))
+	}
+	return all
 }
 
 // Headline says in a line what was read.
@@ -112,10 +134,10 @@ func (s *Summary) Heading(w io.Writer) {
 	}
 }
 
-// Incomplete writes which files could not be read to the end.
+// Incomplete writes which files could not be read, or not to the end.
 func (s *Summary) Incomplete(w io.Writer) {
-	for _, b := range s.BrokenOff {
-		fmt.Fprintf(w, "NOT COMPLETE: %s could be read to line %d only: %s\n", b.File, b.Line, b.Why)
+	for _, text := range s.incomplete() {
+		fmt.Fprintf(w, "NOT COMPLETE: %s\n", text)
 	}
 }
 
@@ -123,8 +145,8 @@ func (s *Summary) Incomplete(w io.Writer) {
 // returns the exit status.
 func (s *Summary) Complain(name string, stderr io.Writer) int {
 	status := command.OK
-	for _, b := range s.BrokenOff {
-		fmt.Fprintf(stderr, "%s: %s could be read to line %d only: %s\n", name, b.File, b.Line, b.Why)
+	for _, text := range s.incomplete() {
+		fmt.Fprintf(stderr, "%s: %s\n", name, text)
 		status = command.Failed
 	}
 	if s.Events == 0 {

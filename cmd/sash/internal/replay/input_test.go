@@ -238,3 +238,29 @@ func TestRun_BrokenGzipIsReplayedAsFarAsItGoes(t *testing.T) {
 	assert.Equal(t, traffic.FaultyLine{File: name, Line: r.Lines, Why: "unexpected EOF"}, r.BrokenOff[0])
 	assert.Contains(t, invoke("", "-limit", "1/s", name).stdout, "NOT COMPLETE: "+name)
 }
+
+// A file of which nothing can be read does not go unnoticed among others. An empty one is as good as none.
+func TestRun_FilesOfWhichNothingIsRead(t *testing.T) {
+	good, bad := file(t, "good", []byte("1000000\ta\n")), file(t, "bad", []byte("\nx\ny\n"))
+	empty, blank := file(t, "empty", nil), file(t, "blank", []byte("\n\n"))
+	why := bad + ": name the format by -format, or the field of the time by -time; line 2 of " + bad + ": no known format: see -format and -time\n"
+
+	got := invoke("", "-limit", "1/s", good, empty, bad, blank)
+	assert.Equal(t, command.Failed, got.status)
+	assert.Equal(t, "sash replay: nothing readable in "+why, got.stderr)
+	assert.Contains(t, got.stdout, "1 event by 1 client", "the others are replayed all the same")
+	assert.Contains(t, got.stdout, "NOT COMPLETE: nothing readable in "+why)
+
+	r := invoke("", "-json", "-limit", "1/s", good, empty, bad)
+	assert.Equal(t, command.Failed, r.status)
+	assert.Equal(t, []traffic.FaultyLine{{File: bad, Line: 2, Why: "no known format: see -format and -time", Text: `"x"`}}, r.report(t).NoneRead)
+
+	got = invoke("", "-limit", "1/s", "-from", "2026-03-10", good, bad)
+	assert.Equal(t, command.Failed, got.status)
+	assert.Contains(t, got.stderr, "no event is left in ")
+	assert.Contains(t, got.stderr, "sash replay: nothing readable in "+why)
+
+	got = invoke("", "-limit", "1/s", good, empty, blank)
+	assert.Equal(t, command.OK, got.status, got.stderr)
+	assert.NotContains(t, got.stdout, "NOT COMPLETE")
+}
