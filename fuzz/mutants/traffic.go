@@ -188,6 +188,21 @@ var ofTraffic = []mutant{
 		tests: "TestRun_FilesOfWhichNothingIsRead", in: "cmd/sash/internal/replay",
 	},
 	{
+		name: "columns-of-addresses-have-ports", fault: "the port in a column of addresses makes another client",
+		file: "cmd/sash/internal/traffic/columns.go", old: "s.part = withoutPort", new: "s.part = nil",
+		tests: "TestKey_OfAColumnNamedAddr", in: ofLogs,
+	},
+	{
+		name: "columns-of-addresses-have-anybody", fault: "a row without an address is an event of a client",
+		file: "cmd/sash/internal/traffic/columns.go", old: "return c.checkKey(r.values)", new: "return nil",
+		tests: "TestKey_OfAColumnNamedAddr", in: ofLogs,
+	},
+	{
+		name: "columns-of-addresses-lose-text", fault: "text after a colon in a column named addr is lost though it is no port of an address",
+		file: "cmd/sash/internal/traffic/columns.go", old: "if _, err := netip.ParseAddrPort(v); err != nil {", new: "if _, err := netip.ParseAddr(hostOf(v)); err != nil {",
+		tests: "TestKey_OfAColumnNamedAddr", in: ofLogs,
+	},
+	{
 		name: "port-is-after-the-first-colon", fault: "a port is looked for after the first colon of an address",
 		file: "cmd/sash/internal/traffic/pattern.go", old: "return beforePort(rest, t.literals[i+2])", new: "return strings.Index(rest, after)",
 		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,

@@ -85,7 +85,8 @@
 // With addr/64 an IPv6 address counts by its network of 64 bits, and with addr/24/64 an IPv4
 // address by one of 24. With addr alone it counts whole, however it is written. With -trust, addr
 // is the client behind proxies in that network. Both are decided by httplimit.ByAddress, so clients
-// are the same as for the middleware. The middleware's default is addr/64.
+// are the same as for the middleware. The middleware's default is addr/64. A column named addr may have any
+// text: an address is a client without its port, and a line with "-" or nothing there cannot be read.
 //
 // # Which events
 //

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -72,7 +73,25 @@ func (c *columns) decode(line string, r *record) error {
 			r.values[i] = s.apply(row[s.index])
 		}
 	}
+	return c.checkKey(r.values)
+}
+
+// checkKey refuses a row whose client is unknown. A column named addr may otherwise have any text.
+func (c *columns) checkKey(values []string) error {
+	for i, f := range c.fields {
+		if err := f.checkKnown(values[i]); err != nil && f.flag == "key" {
+			return err
+		}
+	}
 	return nil
+}
+
+// withoutPort returns the address of an address with a port, and other text as it is.
+func withoutPort(v string) string {
+	if _, err := netip.ParseAddrPort(v); err != nil {
+		return v
+	}
+	return hostOf(v)
 }
 
 // split returns the values of a line. They are valid until the next call.
@@ -121,6 +140,8 @@ func (c *columns) header(line string) error {
 			s.part = inSeconds
 		case Path:
 			s.part = withoutQuery
+		case Addr:
+			s.part = withoutPort
 		}
 		c.sources = append(c.sources, s)
 	}

@@ -299,9 +299,17 @@ func (w *wanted) checkClient(values []string) error {
 // checkKnown refuses values in which addr is wanted and unknown.
 func (w *wanted) checkKnown(values []string) error {
 	for i, f := range w.fields {
-		if v := values[i]; f.name == Addr && (v == "" || v == "-") {
-			return fmt.Errorf("no addr, which -%s wants: it is %q", f.flag, v)
+		if err := f.checkKnown(values[i]); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// checkKnown refuses an address that is unknown.
+func (f wantedField) checkKnown(v string) error {
+	if f.name == Addr && (v == "" || v == "-") {
+		return fmt.Errorf("no addr, which -%s wants: it is %q", f.flag, v)
 	}
 	return nil
 }

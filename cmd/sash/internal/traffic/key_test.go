@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -113,4 +114,30 @@ func TestKey_NoTwoClientsShareAName(t *testing.T) {
 			seen[name] = [2]string{u, p}
 		}
 	}
+}
+
+// A column named addr may have any text. Only the port of an address is no part of a client, and "" and "-" are none.
+func TestKey_OfAColumnNamedAddr(t *testing.T) {
+	const log = "when,addr\n"
+	rows := func(values ...string) string { return log + "1," + strings.Join(values, "\n1,") + "\n" }
+	for _, args := range [][]string{{"-time", "when", "-key", "addr"}, {"-time", "when", "-format", "csv", "-key", "addr"}} {
+		tr := readLog(t, rows("192.0.2.1:5001", "192.0.2.1:5002", "192.0.2.1", "[2001:db8::1]:443", "2001:DB8::1"), args...)
+		assert.Equal(t, []string{"192.0.2.1", "2001:db8::1"}, tr.Clients)
+		assert.Equal(t, []int64{3, 2}, tr.Counts)
+
+		anything := []string{"10.0.0.0/8", "17", "user:17", "192.0.2.1:x", "192.0.2.1:", "192.0.2.1:70000", "2001:db8:::80", "192.0.2.999:80", "host.example:80", "a/b", "[::1]"}
+		tr = readLog(t, rows(anything...), args...)
+		assert.Equal(t, anything, tr.Clients)
+
+		tr = readLog(t, rows("-", "", "a"), args...)
+		assert.Equal(t, []string{"a"}, tr.Clients)
+		assert.EqualValues(t, 2, tr.Unreadable)
+		assert.Equal(t, `no addr, which -key wants: it is "-"`, tr.Faults[0].Why)
+		assert.Equal(t, `no addr, which -key wants: it is ""`, tr.Faults[1].Why)
+	}
+	// Other columns are as they are, and so are values that tell no clients apart.
+	tr := readLog(t, "when,client\n1,-\n1,192.0.2.1:5001\n", "-time", "when", "-key", "client")
+	assert.Equal(t, []string{"-", "192.0.2.1:5001"}, tr.Clients)
+	tr = readLog(t, rows("-", "192.0.2.1:5001", "192.0.2.1:5002"), "-time", "when", "-where", "addr=-,192.0.2.1")
+	assert.EqualValues(t, 3, tr.Events)
 }
