@@ -203,6 +203,11 @@ var ofTraffic = []mutant{
 		tests: "TestKey_OfAColumnNamedAddr", in: ofLogs,
 	},
 	{
+		name: "prefixes-of-later-files-are-not-said", fault: "the report names the prefixes of the first file of a format alone",
+		file: "cmd/sash/internal/traffic/traffic.go", old: "return g.Format != f.Format || g.how != f.how }", new: "return g.Format != f.Format }",
+		tests: "TestFormatLines", in: ofLogs,
+	},
+	{
 		name: "port-is-after-the-first-colon", fault: "a port is looked for after the first colon of an address",
 		file: "cmd/sash/internal/traffic/pattern.go", old: "return beforePort(rest, t.literals[i+2])", new: "return strings.Index(rest, after)",
 		tests: "TestPattern_AddressesBeforeColons", in: ofLogs,

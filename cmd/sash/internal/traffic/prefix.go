@@ -185,13 +185,7 @@ func (s *source) unwrapAndChoose(lines []waitingLine) error {
 			return err
 		}
 	}
-	if err := s.choose(lines); err != nil {
-		return err
-	}
-	if len(s.layers) > 0 {
-		s.why += ", behind the prefix of " + s.layers.about()
-	}
-	return nil
+	return s.choose(lines)
 }
 
 // unwrapByFields finds the further prefixes of lines whose fields the settings name, if only what stands

@@ -173,6 +173,33 @@ func TestPrefixes_Headings(t *testing.T) {
 	assert.Empty(t, tr.Formats)
 }
 
+// The lines about formats name each prefix, and the fields of each JSON, also of later files.
+func TestFormatLines_OfSeveralFiles(t *testing.T) {
+	line := func(addr string) string { return `{"ts":1773144000,"` + addr + `":"192.0.2.1"}` + "\n" }
+	for _, tt := range []struct{ logs, want []string }{
+		{[]string{clf + "\n", "web-1  | " + clf + "\n", "web-1  | " + clf + "\n"}, []string{
+			"0 read as combined: it reads 1 of the first 1 lines",
+			"1 read as combined: it reads 1 of the first 1 lines, behind the prefix of docker compose"}},
+		{[]string{"Mar 10 12:00:00 a nginx: " + clf + "\n", "web-1  | " + clf + "\n"}, []string{
+			"0 read as combined: it reads 1 of the first 1 lines, behind the prefix of syslog",
+			"1 read as combined: it reads 1 of the first 1 lines, behind the prefix of docker compose"}},
+		{[]string{clf + "\n" + clf + "\n", clf + "\n"}, []string{"read as combined: it reads 2 of the first 2 lines"}},
+		{[]string{line("remote_addr"), "web-1  | " + line("remote_addr"), line("client_ip")}, []string{
+			"0 read as json: it reads 1 of the first 1 lines, time from ts, addr from remote_addr",
+			"1 read as json: it reads 1 of the first 1 lines, behind the prefix of docker compose, time from ts, addr from remote_addr",
+			"2 read as json: it reads 1 of the first 1 lines, time from ts, addr from client_ip"}},
+	} {
+		_, tr := readAll(t, &Settings{}, tt.logs...)
+		lines := FormatLines(tr.Formats)
+		for i := range lines { // the folders of the files differ
+			if at := strings.Index(lines[i], " read as "); at >= 0 {
+				lines[i] = lines[i][at-1:]
+			}
+		}
+		assert.Equal(t, tt.want, lines)
+	}
+}
+
 // A line without the prefix of its file is unreadable: without it, or with another, it may have another client.
 func TestPrefixes_EveryLineHasIt(t *testing.T) {
 	prefixed := "Mar 10 12:00:00 web nginx[7]: " + clf + "\n"

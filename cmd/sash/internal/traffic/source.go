@@ -483,6 +483,17 @@ func (s *source) use(make func(*wanted) decoder, why string, columns bool) error
 	return nil
 }
 
+// how says behind which prefixes, and from which fields of JSON, the file is read.
+func (s *source) how() (text string) {
+	if len(s.layers) > 0 {
+		text = ", behind the prefix of " + s.layers.about()
+	}
+	if j, ok := s.decoder.(*jsonLines); ok {
+		text += j.about()
+	}
+	return text
+}
+
 // checkHosts refuses lines if most of them begin with what may be a client behind a proxy as well
 // as a virtual host: the second field would then be the proxy, and be taken for the client.
 func (s *source) checkHosts(lines []waitingLine) error {

@@ -86,6 +86,7 @@ type FileFormat struct {
 	File   string `json:"file"`
 	Format string `json:"format"` // as -format takes it
 	Why    string `json:"why"`
+	how    string // the end of Why: the prefixes of lines, and the fields of JSON
 }
 
 // A Jump is a place in a file at which the time leaps back by more than servers log late, or
@@ -156,11 +157,8 @@ func (t *Traffic) addFile(s *source) {
 		t.NoneRead = append(t.NoneRead, s.faults[0])
 	}
 	if s.known {
-		why := s.why
-		if j, ok := s.decoder.(*jsonLines); ok {
-			why += j.about()
-		}
-		t.Formats = append(t.Formats, FileFormat{s.file, s.decoder.name(), why})
+		how := s.how()
+		t.Formats = append(t.Formats, FileFormat{s.file, s.decoder.name(), s.why + how, how})
 	}
 	if m, ok := s.decoder.(*micros); ok && s.known {
 		if unit := m.unitOf(s.newest); unit != "" && unit == m.unitOf(s.oldest) {
@@ -232,14 +230,15 @@ func isBlank(line string) bool {
 	return true
 }
 
-// FormatLines says in lines which formats files have, and why. Files of one format share a line.
+// FormatLines says in lines which formats files have, and why. Files that are read in the same way share a line.
 func FormatLines(formats []FileFormat) (all []string) {
 	for i, f := range formats {
-		if i > 0 && f.Format == formats[i-1].Format {
+		differs := func(g FileFormat) bool { return g.Format != f.Format || g.how != f.how }
+		if i > 0 && !differs(formats[i-1]) {
 			continue
 		}
 		of := ""
-		if slices.ContainsFunc(formats, func(g FileFormat) bool { return g.Format != f.Format }) {
+		if slices.ContainsFunc(formats, differs) {
 			of = f.File + " "
 		}
 		all = append(all, fmt.Sprintf("%sread as %s: %s", of, f.Format, f.Why))
