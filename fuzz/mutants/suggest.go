@@ -240,13 +240,28 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "suggest-loses-an-edit", fault: "an edit of the file of policies is lost if it is made while the log is read",
-		file: "cmd/sash/internal/suggest/policyfile.go", old: " || !bytes.Equal(now, f.data) {", new: " || now == nil {",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: " || !bytes.Equal(now, f.data) ||", new: " || now == nil ||",
 		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsLeftAlone",
 	},
 	{
 		name: "suggest-replaces-a-file-made-since", fault: "a file of policies that is made while the log is read is replaced",
-		file: "cmd/sash/internal/suggest/policyfile.go", old: "os.O_CREATE|os.O_EXCL,", new: "os.O_CREATE|os.O_TRUNC,",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: "err := f.link(temporary, f.path)", new: "err := os.Rename(temporary, f.path)",
 		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsLeftAlone",
+	},
+	{
+		name: "suggest-makes-a-file-in-place", fault: "a process that is killed leaves a part of a new file of policies",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: "writeNew(temporary, text); err != nil {", new: "writeNew(f.path, text); err == nil {",
+		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsWhole",
+	},
+	{
+		name: "suggest-follows-another-link", fault: "policies are added to a file that the link of -policy leads to no more",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: " || target(f.given) != f.path {", new: " {",
+		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsTheOne",
+	},
+	{
+		name: "suggest-makes-no-file-without-links", fault: "on a file system without hard links, no file of policies is made",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: "errors.Is(err, fs.ErrPermission) || errors", new: "err == nil && errors",
+		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsMadeWithoutLinks",
 	},
 	{
 		name: "suggest-makes-a-file-invalid", fault: "a policy is added to a file of policies that does not load with it",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -22,9 +23,10 @@ import (
 // A policyFile is the file of -policy, and what it had when the command began.
 type policyFile struct {
 	path  string
-	given string   // the path as it was given
-	data  []byte   // nil: there is no file
-	names []string // of its policies
+	given string                      // the path as it was given
+	data  []byte                      // nil: there is no file
+	names []string                    // of its policies
+	link  func(from, to string) error // as os.Link
 }
 
 // openPolicyFile reads the file at path, to which policies can be added.
@@ -32,10 +34,7 @@ func openPolicyFile(path string) (*policyFile, error) {
 	if ext := filepath.Ext(path); !strings.EqualFold(ext, ".yaml") && !strings.EqualFold(ext, ".yml") {
 		return nil, fmt.Errorf("-policy: %s: want a name that ends in .yaml, which is what suggest writes", path)
 	}
-	f := &policyFile{path: path, given: path}
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		f.path = resolved // else the link would be replaced
-	}
+	f := &policyFile{path: target(path), given: path, link: os.Link} // not the link, which would be replaced
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
@@ -57,6 +56,14 @@ func openPolicyFile(path string) (*policyFile, error) {
 		}
 	}
 	return f, nil
+}
+
+// target returns the path of the file that links lead to.
+func target(path string) string {
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
+	}
+	return path
 }
 
 // lacks returns an error if the file has a policy of one of these names.
@@ -100,18 +107,32 @@ func (f *policyFile) add(added []string) error {
 	return f.replace(text)
 }
 
-// create makes the file.
+// create makes the file, all at once, unless there is one by now. Its mode is what the umask leaves.
 func (f *policyFile) create(text []byte) error {
-	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return f.changed()
-	case err != nil:
+	temporary := fmt.Sprintf("%s.%x", f.path, rand.Uint64())
+	if err := writeNew(temporary, text); err != nil {
+		return err
+	}
+	defer os.Remove(temporary)
+	err := f.link(temporary, f.path) // unlike a renaming, it replaces nothing
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
+		err = writeNew(f.path, text) // the file system has no links
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return f.changed(nil)
+	}
+	return err
+}
+
+// writeNew writes a file that is not there yet.
+func writeNew(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
+	if err != nil {
 		return err
 	}
 	_, err = file.Write(text)
 	if err := errors.Join(err, file.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.path))
+		return errors.Join(err, os.Remove(path))
 	}
 	return nil
 }
@@ -128,20 +149,36 @@ func (f *policyFile) replace(text []byte) error {
 		return err
 	}
 	// Look at the file as late as possible. An edit between here and the renaming would be lost.
-	info, err := os.Stat(f.path)
-	now, notRead := os.ReadFile(f.path)
-	if err != nil || notRead != nil || !bytes.Equal(now, f.data) {
-		return f.changed()
+	mode, err := f.unchanged()
+	if err != nil {
+		return err
 	}
-	if err := os.Chmod(temporary.Name(), info.Mode().Perm()); err != nil {
+	if err := os.Chmod(temporary.Name(), mode.Perm()); err != nil {
 		return err
 	}
 	return os.Rename(temporary.Name(), f.path)
 }
 
-// changed returns the error for a file that is not what it was when the command began.
-func (f *policyFile) changed() error {
-	return fmt.Errorf("-policy: %s has changed since the command began; run it again", f.given)
+// unchanged returns the mode of the file if it is what it was when the command began, by the same links.
+func (f *policyFile) unchanged() (fs.FileMode, error) {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return 0, f.changed(err)
+	}
+	now, err := os.ReadFile(f.path)
+	if err != nil || !bytes.Equal(now, f.data) || target(f.given) != f.path {
+		return 0, f.changed(err)
+	}
+	return info.Mode(), nil
+}
+
+// changed returns the error for a file that is not what it was when the command began. The reason may be nil.
+func (f *policyFile) changed(reason error) error {
+	err := fmt.Errorf("-policy: %s has changed since the command began; run it again", f.given)
+	if reason != nil {
+		err = fmt.Errorf("%w: %w", err, reason)
+	}
+	return err
 }
 
 // with returns the content of the file with more policies at the end.

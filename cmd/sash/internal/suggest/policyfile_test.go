@@ -2,8 +2,10 @@ package suggest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,10 +134,11 @@ func TestPolicyFile_IsLeftAloneIfItHasChanged(t *testing.T) {
 		before string
 		edit   func(path string)
 		after  string
+		why    string
 	}{
-		"edited":  {before, write, after},
-		"removed": {before, remove, ""},
-		"made":    {"", write, after},
+		"edited":  {before, write, after, ""},
+		"removed": {before, remove, "", ": stat PATH: no such file"},
+		"made":    {"", write, after, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := limitsFile(t, tt.before)
@@ -143,7 +146,7 @@ func TestPolicyFile_IsLeftAloneIfItHasChanged(t *testing.T) {
 			log := &editing{strings.NewReader(minutes(3, 3)), func() { tt.edit(path) }}
 			status := Run(t.Context(), []string{"-policy", path, "-window", "1m"}, log, &stdout, &stderr)
 			require.Equal(t, command.Failed, status)
-			require.Contains(t, stderr.String(), "-policy: "+path+" has changed since the command began; run it again")
+			require.Contains(t, stderr.String(), "-policy: "+path+" has changed since the command began; run it again"+strings.ReplaceAll(tt.why, "PATH", path))
 			require.Contains(t, stdout.String(), "suggested", "the report is there all the same")
 			entries, err := os.ReadDir(filepath.Dir(path))
 			require.NoError(t, err)
@@ -155,6 +158,68 @@ func TestPolicyFile_IsLeftAloneIfItHasChanged(t *testing.T) {
 			require.Equal(t, tt.after, content(t, path))
 		})
 	}
+}
+
+// The policies are written to the file that was read, or not at all: a link to it may lead elsewhere by now, or
+// something else be in its place.
+func TestPolicyFile_IsTheOneThatWasRead(t *testing.T) {
+	const before = "policies:\n  - {name: a, limits: 1/s, key: everyone}\n"
+	run := func(path string, edit func()) string {
+		var stdout, stderr bytes.Buffer
+		status := Run(t.Context(), []string{"-policy", path, "-window", "1m"}, &editing{strings.NewReader(minutes(3, 3)), edit}, &stdout, &stderr)
+		require.Equal(t, command.Failed, status)
+		require.Contains(t, stderr.String(), "-policy: "+path+" has changed since the command began; run it again")
+		return stderr.String()
+	}
+	was, is := limitsFile(t, before), limitsFile(t, before)
+	link := filepath.Join(t.TempDir(), "link.yaml")
+	require.NoError(t, os.Symlink(was, link))
+	run(link, func() {
+		require.NoError(t, os.Remove(link))
+		require.NoError(t, os.Symlink(is, link))
+	})
+	require.Equal(t, before, content(t, was))
+	require.Equal(t, before, content(t, is))
+
+	said := run(was, func() {
+		require.NoError(t, os.Remove(was))
+		require.NoError(t, os.Mkdir(was, 0o700))
+	})
+	require.Contains(t, said, "run it again: read "+was+": is a directory")
+}
+
+// A new file has its name only once it is whole, so a process that is killed leaves no half of it.
+func TestPolicyFile_IsWhole(t *testing.T) {
+	path, linked := limitsFile(t, ""), false
+	f := &policyFile{path: path, given: path, link: func(from, to string) error {
+		linked = true
+		require.NoFileExists(t, path)
+		require.Equal(t, "policies", content(t, from))
+		require.Equal(t, filepath.Dir(path), filepath.Dir(from), "on one file system")
+		return os.Link(from, to)
+	}}
+	require.NoError(t, f.create([]byte("policies")))
+	require.True(t, linked)
+	require.Equal(t, "policies", content(t, path))
+}
+
+// A file system may have no hard links, by which a new file gets its name. It is then written in place.
+func TestPolicyFile_IsMadeWithoutLinks(t *testing.T) {
+	for _, reason := range []error{fs.ErrPermission, errors.ErrUnsupported} {
+		path := limitsFile(t, "")
+		f := &policyFile{path: path, given: path, link: func(from, to string) error {
+			return &os.LinkError{Op: "link", Old: from, New: to, Err: reason}
+		}}
+		require.NoError(t, f.create([]byte("policies")))
+		require.Equal(t, "policies", content(t, path))
+		entries, err := os.ReadDir(filepath.Dir(path))
+		require.NoError(t, err)
+		require.Len(t, entries, 1, "nothing is left behind")
+		require.ErrorContains(t, f.create([]byte("policies")), "has changed since the command began")
+	}
+	f := &policyFile{path: limitsFile(t, ""), link: func(string, string) error { return io.ErrClosedPipe }}
+	require.ErrorIs(t, f.create(nil), io.ErrClosedPipe)
+	require.NoFileExists(t, f.path)
 }
 
 // A link to no file cannot be extended, and no file is made in its place.

@@ -4,6 +4,7 @@ package suggest
 
 import (
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -21,4 +22,7 @@ func TestPolicyFile_HasTheModeOfTheUmask(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o640), info.Mode())
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing is left behind")
 }

@@ -86,8 +86,9 @@
 //
 // With -policy the policy is added to a file of package policyfile, as a shadow, and nothing else of the
 // file changes; or a new file is made. The file must not have a policy of that -name. What a file cannot
-// say is refused. If the file was edited, or made, after the command began, it is left alone, and the
-// command fails. So it does if the file would then be invalid: two quotas of one name, or too many limits.
+// say is refused. The file is written all at once. If it was edited, or made, or a link to it changed, after
+// the command began, it is left alone, and the command fails. So it does if the file would then be invalid: two
+// quotas of one name, or too many limits.
 // The functions that the file names are taken to be there.
 //
 // With -by, a policy for each group that is shown is added, all in one step. Its name is the values of the group,
