@@ -153,16 +153,9 @@ var diaries = []*diary{
 			return lineOf(fields)
 		}},
 	{name: "Envoy", step: time.Millisecond, step2: time.Millisecond, lasting: true, forwarded: true, host: true, headers: true,
-		line: func(v *visit, at time.Time) string {
-			fields := map[string]any{"start_time": at.UTC().Format("2006-01-02T15:04:05.000Z"), "duration": v.lasts.Milliseconds(), "downstream_remote_address": v.peer.String(), "method": v.method,
-				"x-envoy-origin-path": v.target(), ":authority": v.host, "response_code": v.status, "bytes_sent": v.size}
-			for name, value := range map[string]string{"x-api-key": v.key, "x-plan": v.plan, "x-class": v.class, "x-forwarded-for": strings.Join(v.forwarded, ", "), "sent_http_x_cost": v.cost} {
-				if value != "" {
-					fields[name] = value
-				}
-			}
-			return lineOf(fields)
-		}},
+		line: func(v *visit, at time.Time) string { return envoy(v, at, "start_time") }},
+	{name: "Envoy with another name for its start", step: time.Millisecond, step2: time.Millisecond, lasting: true, forwarded: true, host: true, headers: true,
+		line: func(v *visit, at time.Time) string { return envoy(v, at, "@timestamp") }},
 	{name: "Apache", step: time.Second, step2: time.Microsecond, lasting: true, forwarded: true, host: true, headers: true,
 		format: `%h %l %u %t "%r" %>s %b %D "%{X-Forwarded-For}i" "%{Host}i" "%{X-Api-Key}i" "%{X-Plan}i" "%{X-Class}i" "%{X-Cost}o"`,
 		line: func(v *visit, at time.Time) string {
@@ -205,6 +198,18 @@ var diaries = []*diary{
 			return strings.Join([]string{string(unixSeconds(at)), peerOf(v), v.method, v.target(), v.host, fmt.Sprint(status(v)), fmt.Sprint(v.size), seconds(v.lasts), `"` + v.list() + `"`,
 				dashed(v.key), dashed(v.plan), dashed(v.class), dashed(v.cost)}, ",")
 		}},
+}
+
+// envoy returns a line of Envoy, whose start has that name.
+func envoy(v *visit, at time.Time, start string) string {
+	fields := map[string]any{start: at.UTC().Format("2006-01-02T15:04:05.000Z"), "duration": v.lasts.Milliseconds(), "downstream_remote_address": v.peer.String(), "method": v.method,
+		"x-envoy-origin-path": v.target(), ":authority": v.host, "response_code": v.status, "bytes_sent": v.size}
+	for name, value := range map[string]string{"x-api-key": v.key, "x-plan": v.plan, "x-class": v.class, "x-forwarded-for": strings.Join(v.forwarded, ", "), "sent_http_x_cost": v.cost} {
+		if value != "" {
+			fields[name] = value
+		}
+	}
+	return lineOf(fields)
 }
 
 // visits returns the visits of a world in the order of their beginnings, as the diary can tell them.
