@@ -245,7 +245,7 @@ func TestAtOnce_WaitAllIsNotStarvedAtItsOtherKey(t *testing.T) {
 // One release wakes one of ten thousand calls that wait, the first.
 func TestAtOnce_AReleaseWakesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const waiters = 10_000
+		waiters := thorough(10_000)
 		l := newTest(t, AtOnce(1, 100*time.Hour))
 		r, _ := l.Reserve("k", 1)
 		ctx, giveUp := context.WithCancel(t.Context())
@@ -438,7 +438,7 @@ func TestAtOnce_CopiesFewRings(t *testing.T) {
 // Whatever ten thousand programs of holders do that release, die, are cancelled and come back late: at most
 // Count units are held at any time, and all are back after the lease.
 func TestAtOnce_ProgramsOfHoldersThatDie(t *testing.T) {
-	for seed := range uint64(shortened(10_000)) {
+	for seed := range uint64(steps(10_000)) {
 		synctest.Test(t, func(t *testing.T) { runHolders(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-30da4c49/sash/internal/race"
 	"github.com/seed-30da4c49/sash/internal/reference"
 	"github.com/seed-30da4c49/sash/internal/window"
 )
@@ -207,6 +208,9 @@ func herd(t *testing.T, limit Limit) float64 {
 
 // Clients that wait as told do not all come back at one instant.
 func TestParts_AreNoHerd(t *testing.T) {
+	if race.Enabled {
+		t.Skip("all of it happens in one goroutine")
+	}
 	t.Parallel()
 	of := map[string]float64{}
 	for name, limit := range map[string]Limit{

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // The guess of AllowN returns the entry of another key if both keys have the same shard, home
@@ -74,6 +76,9 @@ func TestRace_ShardsBeginTogether(t *testing.T) {
 // would stall all writers one after the other. While the number of keys grows by a
 // hundredth, at most a twentieth of the shards grow.
 func TestSharded_ShardsGrowInTurn(t *testing.T) {
+	if race.Enabled {
+		t.Skip("all of it happens in one goroutine")
+	}
 	const from, to = 100 * shards, 1000 * shards
 	var s sharded
 	s.init(0, 0, func(name string) uint64 {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/race"
 	"github.com/seed-30da4c49/sash/internal/redistest"
 	"github.com/seed-30da4c49/sash/sashredis"
 )
@@ -189,7 +190,7 @@ func count(few int) int {
 	switch {
 	case *fleetHistories > 0:
 		return *fleetHistories
-	case testing.Short():
+	case testing.Short(), race.Enabled: // which makes them slow
 		return (few + 2) / 3
 	}
 	return few

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-30da4c49/sash"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // A contest is some workers who have a number of calls each to get through the policies of one host.
@@ -24,6 +25,7 @@ type contest struct {
 // simulated time.
 func TestThroughput(t *testing.T, p *Protocol, contests int64) {
 	first := int64(1)
+	contests = int64(race.Trials(int(contests))) // TestModel_Clients runs the same code
 	if seed := number(t, "SASH_MODEL_SEED"); seed > 0 {
 		first, contests = seed, seed
 	} else if n := number(t, "SASH_MODEL_PROGRAMS"); n > 0 {

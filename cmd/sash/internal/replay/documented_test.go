@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 // algorithmsPage is the document with the tables of this file. It is not in the module.
@@ -172,6 +173,9 @@ func replayed(t *testing.T, lines []line, limits ...sash.Limit) report {
 }
 
 func TestDocumented_TrafficOfManyKinds(t *testing.T) {
+	if race.Enabled {
+		t.Skip("takes a minute with the race detector; the other tests run the same code on fewer events")
+	}
 	t.Parallel()
 	limit := sash.PerMinute(60)
 	var table strings.Builder
@@ -197,6 +201,9 @@ func TestDocumented_TrafficOfManyKinds(t *testing.T) {
 }
 
 func TestDocumented_SmallCounts(t *testing.T) {
+	if race.Enabled {
+		t.Skip("takes a minute with the race detector; the other tests run the same code on fewer events")
+	}
 	t.Parallel()
 	counts := []int{1, 3, 5, 10, 16, 60}
 	heading, columns := "| wrong under a count of |", "|---|"

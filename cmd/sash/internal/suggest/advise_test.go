@@ -20,6 +20,7 @@ import (
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/output"
 	"github.com/seed-30da4c49/sash/cmd/sash/internal/traffic"
+	"github.com/seed-30da4c49/sash/internal/race"
 )
 
 func TestDistribution_PercentileLeavesSoManyPercentAlone(t *testing.T) {
@@ -119,6 +120,9 @@ func crowds(kinds ...[3]int64) string {
 // A botnet of more than one client in ten sets the limit. A warning tells of it, even if there is no
 // gap, if bots are most of the clients, or if they have less than half of all events.
 func TestWarnings_OfABotnet(t *testing.T) {
+	if race.Enabled {
+		t.Skip("takes a minute with the race detector; the other tests run the same code on fewer events")
+	}
 	honest := [3]int64{1000, 1, 20}
 	tests := []struct {
 		name    string
