@@ -208,12 +208,13 @@ func (c *call) addShadowTake(p *policy, r *http.Request) {
 	}
 }
 
-// handlePanic logs a panic, and reports one in a policy. It lets http.ErrAbortHandler through.
+// handlePanic logs a panic, and reports one in a policy. It lets http.ErrAbortHandler through, unless the panic
+// is of a shadow, or the server would not recover from it.
 func (c *call) handlePanic(r *http.Request, fault any) {
-	if fault == http.ErrAbortHandler {
+	p := c.running // nil: an observer, the store or a function of WithSash has panicked, and there is no event
+	if fault == http.ErrAbortHandler && (p == nil || !p.Shadow) && r.Context().Value(bridge.NoAbort{}) == nil {
 		panic(fault)
 	}
-	p := c.running // nil: an observer, the store or a function of WithSash has panicked, and there is no event
 	logPanic(r, p, fault)
 	if c.running = nil; p == nil {
 		return

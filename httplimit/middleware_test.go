@@ -480,6 +480,9 @@ func TestMiddleware_LetsAPolicyAbort(t *testing.T) {
 	s := newSite(t, p)
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() { s.do("GET /", "X-Key", "a") })
 	require.Zero(t, s.served.Load())
+
+	p.Shadow = true // it must not affect the request
+	require.Equal(t, 200, newSite(t, per("real", "", sash.PerHour(1)), p).do("GET /", "X-Key", "a").Code)
 }
 
 func TestMiddleware_LeavesPanicsOfTheHandlerAlone(t *testing.T) {

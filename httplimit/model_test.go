@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/race"
 	"github.com/seed-30da4c49/sash/internal/reference"
 )
@@ -369,7 +370,11 @@ func (c *crossings) String() string {
 // panicOnRequest lets the functions of p panic on requests that ask for it.
 func (p *modelPolicy) panicOnRequest() {
 	check := func(r *http.Request, function string) {
-		if r.Header.Get("X-Panic") == p.Name+" "+function {
+		switch {
+		case r.Header.Get("X-Panic") != p.Name+" "+function:
+		case p.Shadow, r.Context().Value(bridge.NoAbort{}) != nil:
+			panic(http.ErrAbortHandler) // which must not go through
+		default:
 			panic("a function of the model panics")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
+	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A modelCall is something that the program does: a client, the server, or its operator. do returns
@@ -162,8 +163,8 @@ func (m *model) direct(x *exchange) *http.Request {
 	for _, field := range x.fields {
 		r.Header.Set(field[0], field[1])
 	}
-	ctx, leave := context.WithCancel(context.WithValue(context.Background(), http.ServerContextKey, m.server)) // which logs panics
-	x.leave = leave
+	ctx := context.WithValue(context.Background(), http.ServerContextKey, m.server) // which logs panics
+	ctx, x.leave = context.WithCancel(context.WithValue(ctx, bridge.NoAbort{}, true))
 	return r.WithContext(ctx)
 }
 

@@ -127,7 +127,7 @@ var ofAdapters = []mutant{
 	},
 	{
 		name: "fiber-aborts-the-process", fault: "a function of a policy that panics by http.ErrAbortHandler ends the process",
-		file: "httplimit/fiberlimit/fiberlimit.go", old: "v := decide(l, reported, r)", new: "v := l.Decide(reported, r)",
+		file: "httplimit/fiberlimit/request.go", old: "context.WithValue(c.Context(), bridge.NoAbort{}, true)", new: "context.WithValue(c.Context(), bridge.Method{}, true)",
 		tests: "TestFiber_Survives", in: inFrameworks,
 	},
 	{

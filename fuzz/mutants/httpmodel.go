@@ -62,4 +62,14 @@ var ofHTTPModel = []mutant{
 		file: "httplimit/internal/route/readings.go", old: "if strings.HasSuffix(p, \"//\") {", new: "if p == \"\" {",
 		tests: "FuzzPathFolding", in: "fuzz",
 	},
+	{
+		name: "shadow-aborts", fault: "http.ErrAbortHandler in a shadow aborts the request",
+		file: "httplimit/decide.go", old: "&& (p == nil || !p.Shadow) &&", new: "&&",
+		tests: "TestMiddleware_LetsAPolicyAbort|TestModel$",
+	},
+	{
+		name: "abort-ends-the-process", fault: "http.ErrAbortHandler goes through where no server recovers from it",
+		file: "httplimit/decide.go", old: " && r.Context().Value(bridge.NoAbort{}) == nil", new: "",
+		tests: "TestModel$",
+	},
 }

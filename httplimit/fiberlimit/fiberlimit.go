@@ -107,7 +107,7 @@ func New(l *httplimit.Limiter, options ...Option) fiber.Handler {
 		}
 		r := newRequest(c)
 		reported := http.Header{}
-		v := decide(l, reported, r)
+		v := l.Decide(reported, r)
 		setHeader(c, reported)
 		switch {
 		case v.Outcome != httplimit.Admitted:
@@ -120,20 +120,6 @@ func New(l *httplimit.Limiter, options ...Option) fiber.Handler {
 		}
 		return serve(c, r, v.Charges)
 	}
-}
-
-// decide is Limiter.Decide, but that a function of a policy cannot abort the process.
-func decide(l *httplimit.Limiter, h http.Header, r *http.Request) (v httplimit.Verdict) {
-	defer func() {
-		// Decide recovers from all panics but this one, by which a handler of net/http
-		// aborts its connection. Fasthttp does not recover from it.
-		if fault := recover(); fault == http.ErrAbortHandler {
-			v = httplimit.Verdict{Outcome: httplimit.Failed}
-		} else if fault != nil {
-			panic(fault)
-		}
-	}()
-	return l.Decide(h, r)
 }
 
 // serve calls the handlers behind, and settles the charges by their response.

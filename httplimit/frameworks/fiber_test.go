@@ -581,9 +581,14 @@ func (emptyStore) Close() error { return nil }
 
 // Fasthttp recovers from no panic, so http.ErrAbortHandler in a function of a policy must not end the process.
 func TestFiber_SurvivesAPolicyThatAborts(t *testing.T) {
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	defer log.SetOutput(os.Stderr)
 	p := policy("aborts", "", 1)
 	p.Cost = func(*http.Request) int64 { panic(http.ErrAbortHandler) }
-	l := httplimit.Must(httplimit.New(p, httplimit.WithPathFolding(), httplimit.WithSweepInterval(-1)))
+	var outcomes []httplimit.Outcome
+	note := httplimit.WithObserver(func(e httplimit.Event) { outcomes = append(outcomes, e.Outcome) })
+	l := httplimit.Must(httplimit.New(p, note, httplimit.WithPathFolding(), httplimit.WithSweepInterval(-1)))
 	defer l.Close()
 	app := fiber.New()
 	var fault any // it would end the process
@@ -594,6 +599,8 @@ func TestFiber_SurvivesAPolicyThatAborts(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, fault)
 	require.Equal(t, 500, response.StatusCode)
+	require.Equal(t, []httplimit.Outcome{httplimit.Failed}, outcomes)
+	require.Contains(t, logged.String(), `panic in policy "aborts"`)
 }
 
 // Fiber's context serves other requests once the handlers have returned, so a late settlement must not find it.

@@ -66,7 +66,7 @@ type Call struct {
 // Begin decides a call. It returns either the admitted call or why it is refused.
 func (s *Server) Begin(ctx context.Context, d *Description) (*Call, *Refusal) {
 	c := &Call{server: s, arrived: ctx, handled: ctx, RateLimit: http.Header{}, request: d.Request(ctx, s.Size)}
-	v := decide(s.Limiter, c.RateLimit, c.request)
+	v := s.Limiter.Decide(c.RateLimit, c.request)
 	if refusal := newRefusal(ctx, &v, c.RateLimit); refusal != nil {
 		return nil, refusal
 	}
@@ -81,20 +81,6 @@ func (s *Server) BeginStream(ctx context.Context, d *Description) (*Call, *Refus
 		c.handled, c.cancel = context.WithCancel(c.handled)
 	}
 	return c, refusal
-}
-
-// decide is Limiter.Decide, but that a function of a policy cannot abort the process.
-func decide(l *httplimit.Limiter, h http.Header, r *http.Request) (v httplimit.Verdict) {
-	defer func() {
-		// Decide recovers from all panics but this one, by which a handler of net/http
-		// aborts its connection. No server of RPCs recovers from it.
-		if fault := recover(); fault == http.ErrAbortHandler {
-			v = httplimit.Verdict{Outcome: httplimit.Failed}
-		} else if fault != nil {
-			panic(fault)
-		}
-	}()
-	return l.Decide(h, r)
 }
 
 // Context returns the context for the handler.
@@ -164,7 +150,7 @@ func (c *Call) decideMessage(l *httplimit.Limiter, message any) (*httplimit.Char
 		return nil, nil
 	}
 	r := withMessage(c.handled, c.request, message, c.server.Size)
-	v := decide(l, nil, r)
+	v := l.Decide(nil, r)
 	refusal := newRefusal(c.handled, &v, nil)
 	if refusal == nil {
 		return v.Charges, nil
