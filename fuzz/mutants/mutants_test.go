@@ -18,12 +18,13 @@ import (
 	"github.com/seed-30da4c49/sash/internal/progress"
 )
 
-// newHunt returns a hunt that knows only those tests of each package.
+// newHunt returns a hunt that knows only those tests of each package. It tries one mutant at a time, so that a text
+// which several mutants share is compiled once.
 func newHunt(t *testing.T, tests string) (h *hunt, report *bytes.Buffer) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
 	report = new(bytes.Buffer)
-	return &hunt{jobs: 2, report: report, progress: progress.On(nil, -1, ""), tests: testsOfAll(t, tests)}, report
+	return &hunt{jobs: 1, report: report, progress: progress.On(nil, -1, ""), tests: testsOfAll(t, tests)}, report
 }
 
 func testsOfAll(t *testing.T, all string) tests {
@@ -67,6 +68,7 @@ func TestMutants_AllCanBeMade(t *testing.T) {
 // Three of the table, as the command tries all of them.
 func TestHunt_SaysWhichTestKilledEach(t *testing.T) {
 	h, report := newHunt(t, "TestCounter_(Steps|AdvancesAsTheModel)|TestSharded|TestTimeline")
+	h.jobs = 2
 	require.NoError(t, h.run(t.Context(), named(t, "counter-no-prev", "table-removes-the-successor", "evict-lowers-the-floor")))
 	require.Regexp(t, `^\| mutant \| fault \| killed by \| seconds \|
 \|---\|---\|---\|---:\|
