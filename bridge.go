@@ -33,6 +33,8 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reserv
 	Held:           func(r Reservation) bool { return r.of != nil && r.of.held },
 	WaitHolding:    (*Limiter).waitHolding,
 	SureWait:       (*Limiter).sureWait,
+	LeastWait:      (*Limiter).leastWaitFor,
+	PeekUncharged:  (*Limiter).peekUncharged,
 	After:          after,
 }
 
@@ -54,4 +56,10 @@ func inspect(options []Option) bridge.Inspection[Limit] {
 func (l *Limiter) sureWait(key string, n, leave int64) time.Duration {
 	d, _ := l.look(key, query{n: n, leave: leave, certain: true})
 	return d.RetryAfter
+}
+
+// peekUncharged returns the decision that Peek would return if denied calls were charged nothing.
+func (l *Limiter) peekUncharged(key string, n int64) Decision {
+	d, _ := l.look(key, query{n: n})
+	return d
 }

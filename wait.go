@@ -343,6 +343,17 @@ func (l *Limiter) leastWait(targets []target, n int64) (least time.Duration) {
 	return least
 }
 
+// leastWaitFor returns how long a Wait for n units of key lasts at least, by the state of the key and whatever
+// is given back, or the error of one that is never admitted. It charges nothing.
+func (l *Limiter) leastWaitFor(key string, n int64) (time.Duration, error) {
+	targets := []target{{key: l.key(key).hidden()}}
+	d, _ := l.look(key, query{n: n})
+	if err := l.waitError(context.Background(), targets, n, d.RetryAfter); err != nil || d.Allowed {
+		return 0, err
+	}
+	return l.leastWait(targets, n), nil
+}
+
 // neverAdmitted returns the error of a call that no wait would admit, or nil if targets may
 // admit n units in time.
 func (l *Limiter) neverAdmitted(targets []target, n int64) error {

@@ -53,6 +53,11 @@ import (
 // A RateLimit in any other response has no effect, as the limiter has admitted that request. The quota
 // may be for one user or one route, and other requests may be admitted.
 //
+// While a key is held back, its requests are charged nothing. But what the Limiter is sure to refuse is
+// refused at once: a cost that is never admitted, and a request whose deadline comes before the Limiter
+// admits it, by the state of the key. A Store is asked once for each of these requests, by a Peek. That
+// refuses a cost, but no deadline, as other processes may give units back until then.
+//
 // Keys are held back in this process alone, also with a Store.
 //
 // # Errors
@@ -63,8 +68,9 @@ import (
 //   - The error of its context, as soon as the context ends. A request whose context has ended already is
 //     charged nothing. If the deadline is certain to come first, it is [context.DeadlineExceeded] at
 //     once. If that is since the server asked to wait, it is in a [*TurnError], which tells for how long.
-//   - [sash.ErrExceedsLimit] for a cost that is never admitted.
-//   - Under NoWait, it is a [*TurnError].
+//     It is in none if the Limiter is sure to deny the request for longer than that.
+//   - [sash.ErrExceedsLimit] for a cost that is never admitted, at once.
+//   - Under NoWait, it is a [*TurnError] if the request would have to wait.
 //   - With a Store, what is wrong with a call that the store refuses.
 //
 // A request whose context ends after it was admitted stays charged. So does a request that is held back
@@ -100,7 +106,9 @@ type Transport struct {
 	// while its key is over its limits or held back. A negative cost is never admitted.
 	Cost func(r *http.Request) int64
 
-	// NoWait makes a request that would have to wait fail with a [*TurnError].
+	// NoWait makes a request that would have to wait fail with a [*TurnError]. While its key is held back, the
+	// request is told the later of two times: the one that the server asked for, and the one at which the
+	// Limiter or the Store admits it.
 	NoWait bool
 
 	// MaxHold bounds for how long one response holds a key back, on the Limiter's clock or, with a Store,
@@ -123,10 +131,12 @@ type Transport struct {
 // A TurnError reports that a [Transport] did not send a request that would have had to wait: with NoWait,
 // or since the server asked to wait beyond the deadline of its context.
 type TurnError struct {
-	// RetryAfter is how long the request would have to wait, if nothing else is charged.
+	// RetryAfter is how long the request would have to wait, if nothing else is charged: for the server and
+	// for the Limiter, whichever is longer. Units that others hold under a limit by [sash.AtOnce] may be
+	// given back at any time. So for these it is a second at most.
 	RetryAfter time.Duration
-	// Held reports whether the server asked to wait, with Retry-After or RateLimit. Otherwise, the
-	// Limiter denies the request.
+	// Held reports whether RetryAfter is what the server asked for, with Retry-After or RateLimit. Otherwise,
+	// the Limiter denies the request for that time.
 	Held bool
 	// Err is [context.DeadlineExceeded] if the deadline of the request would end its wait. With a Store,
 	// it is why the Store did not decide. Else it is nil.
@@ -255,29 +265,57 @@ func (t *Transport) takeNow(ctx context.Context, key, gate string, n int64) (hel
 	if err := ctx.Err(); err != nil { // as Wait does: such a request must not use up a quota
 		return held, fmt.Errorf("httplimit: not sent: %w", err)
 	}
-	if left := t.gates.heldFor(gate, t.clock()); left > 0 {
-		return held, &TurnError{RetryAfter: left, Held: true}
-	}
 	var answer StoreDecision
-	switch {
-	case t.Store != nil:
-		answer = t.Store.Take(ctx, []string{key}, n, nil)
-		ensureRetryAfter(&answer.Decision)
-	default:
-		held, answer.Decision = internals.TakeHolding(t.Limiter, key, n, 0, nil)
-	}
-	switch d, err := answer.Decision, answer.Err; {
-	case d.Allowed:
+	left := t.gates.heldFor(gate, t.clock())
+	if left > 0 {
+		answer = t.peek(ctx, key, n)
+	} else if held, answer = t.take(ctx, key, n); answer.Allowed {
 		return held, nil
+	}
+	if err := refusalOf(ctx, &answer, n); err != nil {
+		return held, err
+	}
+	// The request must wait for both. If it waits for the later, neither denies it then.
+	if wait, _ := waitFor(t.Limiter, &answer.Decision, key, n, 0); wait > left {
+		return held, &TurnError{RetryAfter: wait, Err: answer.Err}
+	}
+	return held, &TurnError{RetryAfter: left, Held: true}
+}
+
+// take charges n units to key if they are admitted.
+func (t *Transport) take(ctx context.Context, key string, n int64) (held sash.Reservation, answer StoreDecision) {
+	if t.Store == nil {
+		held, answer.Decision = internals.TakeHolding(t.Limiter, key, n, 0, nil)
+		return held, answer
+	}
+	answer = t.Store.Take(ctx, []string{key}, n, nil)
+	ensureRetryAfter(&answer.Decision)
+	return held, answer
+}
+
+// peek returns what take would, of a call that is charged nothing if it is denied. It charges nothing.
+func (t *Transport) peek(ctx context.Context, key string, n int64) (answer StoreDecision) {
+	if t.Store == nil {
+		answer.Decision = internals.PeekUncharged(t.Limiter, key, n)
+		return answer
+	}
+	answer = t.Store.Peek(ctx, []string{key}, n, nil)
+	ensureRetryAfter(&answer.Decision)
+	return answer
+}
+
+// refusalOf returns the error of a request for n units that answer denies for good, or that the store could not
+// be asked about since ctx has ended. It is nil for any other answer.
+func refusalOf(ctx context.Context, answer *StoreDecision, n int64) error {
+	switch d, err := &answer.Decision, answer.Err; {
 	case ctx.Err() != nil && err != nil: // so the store could not be asked
-		return held, fmt.Errorf("httplimit: not sent: %w", ctx.Err())
-	case d.RetryAfter == sash.Never && err != nil:
-		return held, fmt.Errorf("httplimit: not sent: %w", err)
-	case d.RetryAfter == sash.Never:
-		return held, fmt.Errorf("httplimit: not sent: a cost of %d under a limit of %v: %w", n, d.Limit, sash.ErrExceedsLimit)
+		return fmt.Errorf("httplimit: not sent: %w", ctx.Err())
+	case d.Allowed || d.RetryAfter != sash.Never:
+		return nil
+	case err != nil:
+		return fmt.Errorf("httplimit: not sent: %w", err)
 	default:
-		wait, _ := waitFor(t.Limiter, &d, key, n, 0)
-		return held, &TurnError{RetryAfter: wait, Err: err}
+		return fmt.Errorf("httplimit: not sent: a cost of %d under a limit of %v: %w", n, d.Limit, sash.ErrExceedsLimit)
 	}
 }
 
@@ -285,8 +323,15 @@ func (t *Transport) takeNow(ctx context.Context, key, gate string, n int64) (hel
 func (t *Transport) wait(ctx context.Context, key, gate string, n int64) (held sash.Reservation, err error) {
 	g := t.gates.enter(gate)
 	defer t.gates.leave(gate, g, t.clock())
-	for {
+	// Ask a store once at most, however often the server asks to wait: all that wait would ask again.
+	for asks := t.Store != nil; ; asks = false {
 		until, changed := t.gates.holdOf(gate, g)
+		if asks && timeLeft(t.clock(), until) > 0 && ctx.Err() == nil {
+			answer := t.peek(ctx, key, n)
+			if err := refusalOf(ctx, &answer, n); err != nil {
+				return held, err
+			}
+		}
 		held, err = t.waitOnce(ctx, changed, until, key, n)
 		if ctx.Err() != nil || changed.Err() == nil {
 			return held, err
@@ -298,8 +343,8 @@ func (t *Transport) wait(ctx context.Context, key, gate string, n int64) (held s
 	}
 }
 
-// waitOnce waits until that instant, and then for the limiter, unless ctx or news ends. If the deadline of
-// ctx comes before that instant, it returns a TurnError at once.
+// waitOnce waits until that instant, and then for the limiter, unless ctx or news ends. It returns an error
+// at once if that is of no use.
 func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string, n int64) (held sash.Reservation, err error) {
 	// Whichever ends first, ctx or news, ends the wait. AfterFunc needs no goroutine until then.
 	ctx, cancel := context.WithCancel(ctx)
@@ -307,13 +352,10 @@ func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string,
 	defer context.AfterFunc(news, cancel)()
 	clock := t.clock()
 	for left := timeLeft(clock, until); left > 0; left = timeLeft(clock, until) { // a manual clock may go back
-		if deadline, ok := ctx.Deadline(); ok && left > time.Until(deadline) {
-			return held, &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
+		if err := t.hopeless(ctx, left, key, n); err != nil {
+			return held, err
 		}
 		blockUntil(ctx, clock, until, nil, nil)
-		if err := ctx.Err(); err != nil {
-			return held, fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
-		}
 	}
 	if t.Store != nil {
 		err = t.Store.Wait(ctx, key, n)
@@ -324,6 +366,31 @@ func (t *Transport) waitOnce(ctx, news context.Context, until int64, key string,
 		return held, fmt.Errorf("httplimit: not sent: %w", err)
 	}
 	return held, nil
+}
+
+// hopeless returns the error of a request whose key is held back for left, and that need not wait for it: ctx
+// has ended, its deadline is certain to come first, or the Limiter never admits the request. Otherwise it
+// returns nil. A Store is not asked.
+func (t *Transport) hopeless(ctx context.Context, left time.Duration, key string, n int64) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
+	}
+	least := time.Duration(0) // how long the limiter denies the request at least
+	if t.Limiter != nil {
+		var err error
+		if least, err = internals.LeastWait(t.Limiter, key, n); err != nil {
+			return fmt.Errorf("httplimit: not sent: %w", err)
+		}
+	}
+	deadline, ok := ctx.Deadline()
+	switch {
+	case !ok || max(left, least) <= time.Until(deadline):
+		return nil
+	case least > left:
+		return fmt.Errorf("httplimit: not sent: the limiter admits it in %v at the earliest: %w", least, context.DeadlineExceeded)
+	default:
+		return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
+	}
 }
 
 // clock returns the clock of the holds.

@@ -400,6 +400,141 @@ func TestTransport_HoldsBackWhatWaitsAlready(t *testing.T) {
 	})
 }
 
+// A request of a key that is held back must also be admitted by the limiter. Under NoWait it is told the
+// later of both, and nothing is charged, so that it is sent after that time.
+func TestTransport_TellsTheLaterOfItsHoldAndItsLimiter(t *testing.T) {
+	limited := sash.PerMinute(1).Log()
+	for name, c := range map[string]struct {
+		limits []sash.Limit
+		used   int64
+		hold   time.Duration
+		want   TurnError
+	}{
+		"the hold":     {[]sash.Limit{limited}, 1, 2 * time.Minute, TurnError{RetryAfter: 2 * time.Minute, Held: true}},
+		"the limiter":  {[]sash.Limit{limited}, 1, 10 * time.Second, TurnError{RetryAfter: 59 * time.Second}},
+		"both":         {[]sash.Limit{limited}, 1, 59 * time.Second, TurnError{RetryAfter: 59 * time.Second, Held: true}},
+		"it admits":    {[]sash.Limit{limited}, 0, 10 * time.Second, TurnError{RetryAfter: 10 * time.Second, Held: true}},
+		"a bucket":     {[]sash.Limit{sash.PerMinute(2).TokenBucket(2)}, 2, 10 * time.Second, TurnError{RetryAfter: 29 * time.Second}},
+		"a long lease": {[]sash.Limit{sash.AtOnce(1, time.Hour)}, 1, time.Millisecond, TurnError{RetryAfter: time.Second}},
+		"a lease and a rate": {[]sash.Limit{sash.AtOnce(1, time.Hour), sash.PerMinute(1).Log()}, 1, time.Millisecond,
+			TurnError{RetryAfter: 59 * time.Second}},
+		"a long hold and a lease": {[]sash.Limit{sash.AtOnce(1, time.Hour)}, 1, 10 * time.Second,
+			TurnError{RetryAfter: 10 * time.Second, Held: true}},
+	} {
+		for _, options := range [][]sash.Option{nil, {sash.WithChargeDenied()}} {
+			t.Run(name, func(t *testing.T) {
+				clock := sash.NewManualClock(0)
+				options := append(options, sash.WithClock(clock), sash.WithLimits(c.limits[1:]...))
+				tr := &Transport{Limiter: newOutgoing(t, c.limits[0], options...), Base: farEnd(answersOK), NoWait: true}
+				used, d := tr.Limiter.Reserve("a.example", c.used)
+				require.True(t, d.Allowed)
+				clock.Advance(time.Second)
+				tr.HoldBack("a.example", c.hold)
+				before := tr.Limiter.Peek("a.example", 0)
+				for range 3 {
+					_, err := get(t.Context(), tr, "http://a.example/")
+					require.Equal(t, &c.want, err)
+				}
+				require.Equal(t, before, tr.Limiter.Peek("a.example", 0), "nothing is charged")
+				clock.Advance(c.want.RetryAfter)
+				used.Release()
+				_, err := get(t.Context(), tr, "http://a.example/")
+				require.NoError(t, err)
+			})
+		}
+	}
+}
+
+// What the limiter alone is sure to refuse is refused at once, though the key is held back.
+func TestTransport_RefusesWhatTheLimiterRefusesThoughHeldBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		cost     int64
+		deadline time.Duration // 0: none
+		hold     time.Duration
+		noWait   bool
+		want     error
+		says     string
+	}{
+		"more than the limit":             {cost: 2, hold: time.Minute, want: sash.ErrExceedsLimit, says: "2 is more than 1/1h0m0s log ever admits"},
+		"a negative cost":                 {cost: -1, hold: time.Minute, want: sash.ErrExceedsLimit, says: "got -1"},
+		"more than the limit, no waiting": {cost: 2, hold: time.Minute, noWait: true, want: sash.ErrExceedsLimit, says: "a cost of 2 under a limit of 1/1h0m0s log"},
+		"a negative cost, no waiting":     {cost: -1, hold: time.Minute, noWait: true, want: sash.ErrExceedsLimit, says: "a cost of -1"},
+		"more, and beyond the deadline":   {cost: 2, deadline: time.Second, hold: time.Minute, want: sash.ErrExceedsLimit, says: "2 is more than"},
+		"the limiter is too late": {cost: 1, deadline: 30 * time.Minute, hold: time.Minute, want: context.DeadlineExceeded,
+			says: "httplimit: not sent: the limiter admits it in 1h0m0s at the earliest: context deadline exceeded"},
+		"both are, and the limiter is later": {cost: 1, deadline: time.Second, hold: time.Minute, want: context.DeadlineExceeded,
+			says: "the limiter admits it in 1h0m0s"},
+		"both are, and the hold is later": {cost: 1, deadline: time.Second, hold: 2 * time.Hour, want: context.DeadlineExceeded,
+			says: "the server asked to wait for another 2h0m0s: context deadline exceeded"},
+		"a cost of 0": {cost: 0, deadline: time.Second, hold: time.Minute, want: context.DeadlineExceeded,
+			says: "the server asked to wait for another 1m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tr := &Transport{
+					Limiter: newOutgoing(t, sash.PerHour(1).Log()), NoWait: c.noWait, MaxHold: 5 * time.Hour,
+					Base: farEnd(func(*http.Request) (*http.Response, error) { panic("it was sent") }),
+					Cost: func(*http.Request) int64 { return c.cost },
+				}
+				require.True(t, tr.Limiter.Allow("a.example"))
+				tr.HoldBack("a.example", c.hold)
+				ctx, start := t.Context(), time.Now()
+				if c.deadline > 0 {
+					until, cancel := context.WithTimeout(ctx, c.deadline)
+					defer cancel()
+					ctx = until
+				}
+				_, err := get(ctx, tr, "http://a.example/")
+				require.ErrorIs(t, err, c.want)
+				require.ErrorContains(t, err, c.says)
+				require.Equal(t, start, time.Now(), "at once")
+				turn := new(TurnError)
+				require.Equal(t, strings.Contains(c.says, "the server"), errors.As(err, &turn), "it is since the server asked to wait")
+			})
+		})
+	}
+}
+
+// A request that waits already is refused at once when its key is held back, if the limiter has become too
+// late for it: the methods of a host are held back one by one, and counted together.
+func TestTransport_RefusesWhatWaitsOnceTheLimiterIsTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1).Log()), Base: farEnd(answersOK)}
+		tr.HoldBack("a.example", time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		failed := make(chan error, 1)
+		go func() {
+			_, err := get(ctx, tr, "http://a.example/")
+			failed <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, failed, "it waits")
+		require.True(t, tr.Limiter.Allow("a.example"))
+		start := time.Now()
+		tr.HoldBack("a.example", 2*time.Minute)
+		require.ErrorContains(t, <-failed, "the limiter admits it in 1h0m0s at the earliest")
+		require.Equal(t, start, time.Now(), "at once")
+	})
+}
+
+// Units that are held may be given back at any time, so they refuse no request that is held back.
+func TestTransport_WaitsForUnitsThatAreHeldThoughHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Limiter: newOutgoing(t, sash.AtOnce(1, time.Hour)), Base: farEnd(answersOK)}
+		used, d := tr.Limiter.Reserve("a.example", 1)
+		require.True(t, d.Allowed)
+		time.AfterFunc(20*time.Second, used.Release)
+		tr.HoldBack("a.example", 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		_, err := get(ctx, tr, "http://a.example/")
+		require.NoError(t, err)
+		require.Equal(t, 20*time.Second, time.Since(start))
+	})
+}
+
 // Responses may arrive in any order. The longest time holds.
 func TestTransport_NeverShortensAHold(t *testing.T) {
 	clock := sash.NewManualClock(0)

@@ -24,7 +24,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-deadline-burnt", fault: "a request that is held back beyond its deadline waits until then",
-		file: "httplimit/transport.go", old: "ok && left > time.Until(deadline)", new: "ok && left < time.Until(deadline) && false",
+		file: "httplimit/transport.go", old: "max(left, least) <=", new: "least <=",
 		tests: "TestModel_Clients",
 	},
 	{
@@ -99,8 +99,33 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-is-told-the-lease", fault: "a request that may not wait is told the lease of the units that others hold",
-		file: "httplimit/transport.go", old: "wait, _ := waitFor(t.Limiter, &d, key, n, 0)", new: "wait := d.RetryAfter",
+		file: "httplimit/transport.go", old: "wait, _ := waitFor(t.Limiter, &answer.Decision, key, n, 0)", new: "wait := answer.RetryAfter",
 		tests: "TestModel_Clients", in: "httplimit",
+	},
+	{
+		name: "client-held-is-told-the-hold", fault: "a request that may not wait is told what the server asked for, though the limiter denies it for longer",
+		file: "httplimit/transport.go", old: "wait > left {", new: "wait > left && left == 0 {",
+		tests: "TestTransport_TellsTheLater|TestModel_Clients", in: "httplimit",
+	},
+	{
+		name: "client-held-waits-for-never", fault: "a cost that is never admitted waits until its key is not held back",
+		file: "httplimit/transport.go", old: "key, n); err != nil {\n\t\t\treturn fmt.Errorf(", new: "key, n); err != nil && left < 0 {\n\t\t\treturn fmt.Errorf(",
+		tests: "TestTransport_RefusesWhatTheLimiter|TestModel_Clients", in: "httplimit",
+	},
+	{
+		name: "client-held-waits-for-never-in-a-store", fault: "a cost that a store never admits waits until its key is not held back",
+		file: "httplimit/transport.go", old: "asks := t.Store != nil", new: "asks := false",
+		tests: "TestTransport_AsksTheStore|TestModel_Clients", in: "httplimit",
+	},
+	{
+		name: "client-held-burns-its-deadline", fault: "a request that the limiter is sure to admit too late waits until its key is not held back",
+		file: "httplimit/transport.go", old: "max(left, least) <=", new: "left <=",
+		tests: "TestTransport_Refuses|TestModel_Clients", in: "httplimit",
+	},
+	{
+		name: "client-held-is-charged", fault: "a request that may not wait is charged while its key is held back",
+		file: "httplimit/transport.go", old: "answer = t.peek(ctx, key, n)\n\t} else", new: "_, answer = t.take(ctx, key, n)\n\t} else",
+		tests: "TestTransport_TellsTheLater|TestModel_Clients", in: "httplimit",
 	},
 	{
 		name: "client-closes-and-holds", fault: "a request holds its units after the body of its response was closed",

@@ -95,6 +95,14 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// least, whatever units that are held are given back.
 	SureWait func(l *Limiter, key string, n, leave int64) time.Duration
 
+	// LeastWait returns how long a sash.Limiter.Wait for n units of key lasts at least, by the state of the
+	// key and whatever is given back, or the error of one that is never admitted. It charges nothing.
+	LeastWait func(l *Limiter, key string, n int64) (time.Duration, error)
+
+	// PeekUncharged returns the decision that sash.Limiter.Peek would return if denied calls were charged
+	// nothing.
+	PeekUncharged func(l *Limiter, key string, n int64) Decision
+
 	// After returns a channel that is closed once clock shows that instant. It works on a
 	// sash.ManualClock, too. stop frees what it uses.
 	After func(clock Clock, at int64) (due <-chan struct{}, stop func())

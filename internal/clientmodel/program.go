@@ -117,6 +117,9 @@ func Generate(p *Protocol, seed int64) *Program {
 	case 2, 3:
 		program.flood(r, p)
 		return program
+	case 4:
+		program.hurry(r, p)
+		return program
 	}
 	calls, span := 3+r.IntN(12), pick(r, time.Second, 20*time.Second, 3*time.Hour)
 	few := 1 + r.IntN(len(hosts)) // so that calls meet
@@ -166,6 +169,26 @@ func (p *Program) flood(r *rand.Rand, protocol *Protocol) {
 		c.ID, c.Host, c.Method, c.User = i, host, 0, 1
 		c.Latency = 1 + time.Duration(r.Int64N(int64(window)/100)) // several calls come within a window
 		c.Answer = Answer{}                                        // only the policies hold back
+		p.Calls = append(p.Calls, c)
+	}
+}
+
+// hurry makes a program of calls with deadlines to one host, which often asks to wait, under a limit of the
+// client's own that denies some of them, too. A call may be too late for one of these waits, or for both.
+func (p *Program) hurry(r *rand.Rand, protocol *Protocol) {
+	p.InTurn, p.Policies = true, nil
+	p.Settings.Limits, p.Settings.MaxHold = []sash.Limit{newPolicy(r).Limit}, 0
+	within := 2 * int64(p.Settings.Limits[0].Window)
+	for i := range 5 + r.IntN(10) {
+		c := newCall(r, protocol, r.Int64N(within), 1)
+		c.ID, c.Answer = i, Answer{}
+		if one(r, 2) {
+			c.Deadline, c.Cancel, c.Late = rounding+time.Duration(r.Int64N(within)), 0, 0
+		}
+		if one(r, 2) {
+			seconds := 1 + r.IntN(int(time.Duration(within)/time.Second)+1)
+			c.Answer = Answer{Class: Exhausted, RetryAfter: Told{Text: strconv.Itoa(seconds), Wait: time.Duration(seconds) * time.Second, Valid: true}}
+		}
 		p.Calls = append(p.Calls, c)
 	}
 }

@@ -185,34 +185,24 @@ func (s *simulation) admit(c *simulated) {
 	}
 	held := s.Settings.holdKey(s.p, &c.Call, key)
 	s.note(s.began, s.changed, held)
-	if left := s.holds[held] - s.now; s.Settings.NoWait && left > 0 {
-		s.end(c, Reply{Kind: Turn, Wait: left, Held: true})
-		return
-	}
 	c.until = s.holds[held]
 	s.advance(c, key, held)
 }
 
 // advance lets a call wait for what is left of its hold, and then for the limiter.
 func (s *simulation) advance(c *simulated, key, held string) {
-	if c.until > s.now {
-		if c.deadline > 0 && c.deadline < c.until {
-			s.end(c, Reply{Kind: Deadline, Wait: c.until - s.now, Held: true})
-			return
-		}
-		s.sleep(c, c.until, true, func() { s.note(s.began, s.changed, held); s.advance(c, key, held) })
-		return
-	}
 	n := s.Settings.cost(&c.Call)
 	d := s.outgoing.Peek(int64(s.now), n, key)
 	waits := !s.Settings.NoWait && s.Settings.holdsUnits() && !s.InTurn
-	if s.Settings.holdsUnits() {
+	if s.Settings.holdsUnits() && (s.Settings.NoWait || c.until <= s.now) {
 		s.note(s.asked, s.asked, key)
 		s.note(s.asked, s.freed, key)
 	}
 	switch {
 	case !d.Allowed && d.RetryAfter == reference.Never:
 		s.end(c, Reply{Kind: Exceeds})
+	case c.until > s.now:
+		s.holdOn(c, key, held, d)
 	case !d.Allowed && s.Settings.NoWait:
 		s.end(c, Reply{Kind: Turn, Wait: s.told(d)})
 	case waits && (!d.Allowed || len(s.queues[key]) > 0):
@@ -226,17 +216,49 @@ func (s *simulation) advance(c *simulated, key, held string) {
 	}
 }
 
+// holdOn lets a call wait until its hold has passed. It ends the call if it may not wait, or not for that
+// long. The limiter, which would decide d now, must admit the call, too. So it is told the later of both.
+func (s *simulation) holdOn(c *simulated, key, held string, d reference.Answer) {
+	told, sure := s.told(d), s.told(d)
+	if s.Settings.Store || !d.Allowed && s.isHeld(d) {
+		sure = 0 // units may come back at any time: to a holder, or to another process
+	}
+	hold := Reply{Wait: c.until - s.now, Held: true}
+	switch {
+	case s.Settings.NoWait && told > hold.Wait:
+		s.end(c, Reply{Kind: Turn, Wait: told})
+	case s.Settings.NoWait:
+		hold.Kind = Turn
+		s.end(c, hold)
+	case c.deadline > 0 && c.deadline-s.now < sure && hold.Wait < sure:
+		s.end(c, Reply{Kind: Deadline})
+	case c.deadline > 0 && c.deadline < c.until:
+		hold.Kind = Deadline
+		s.end(c, hold)
+	default:
+		s.sleep(c, c.until, true, func() { s.note(s.began, s.changed, held); s.advance(c, key, held) })
+	}
+}
+
 // heldWait is what a client is told at most of units that are held: their holder may give them back at any
 // time.
 const heldWait = time.Second
 
-// told returns the wait that a denial by the Transport's limiter tells.
+// told returns the wait that a decision by the Transport's limiter tells, 0 if it admits.
 func (s *simulation) told(d reference.Answer) time.Duration {
-	wait := time.Duration(d.RetryAfter)
-	if s.Settings.Limits[d.Deciding].Algorithm == sash.Concurrency {
-		wait = min(wait, heldWait)
+	switch wait := time.Duration(d.RetryAfter); {
+	case d.Allowed:
+		return 0
+	case s.isHeld(d):
+		return min(wait, heldWait)
+	default:
+		return wait
 	}
-	return wait
+}
+
+// isHeld reports whether d, a denial by the Transport's limiter, is because of units that are held.
+func (s *simulation) isHeld(d reference.Answer) bool {
+	return s.Settings.Limits[d.Deciding].Algorithm == sash.Concurrency
 }
 
 // take charges a call that is admitted, and sends it.
