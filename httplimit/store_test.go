@@ -384,6 +384,38 @@ func TestTransport_AsksTheStoreOnceThoughHeldBackAgain(t *testing.T) {
 	})
 }
 
+// A slowStore returns from Wait some time after its context has ended, as one that waits for an answer does.
+type slowStore struct {
+	*localStore
+	late time.Duration
+}
+
+func (s slowStore) Wait(ctx context.Context, _ string, _ int64) error {
+	<-ctx.Done()
+	time.Sleep(s.late)
+	return ctx.Err()
+}
+
+// If the context of a request ends while the request starts over, since the server asked to wait, the error
+// is the one of its context.
+func TestTransport_TellsWhyTheContextEndedThoughTheServerAskedToWait(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Second, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			l := sash.Must(sash.New(sash.PerHour(1), sash.WithSweepInterval(-1)))
+			defer l.Close()
+			tr := &httplimit.Transport{Store: slowStore{&localStore{Limiter: l}, late}}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			time.AfterFunc(10*time.Second-late/2, func() { tr.HoldBack("a.example", time.Millisecond) })
+			r, err := http.NewRequestWithContext(ctx, "GET", "http://a.example/", nil)
+			require.NoError(t, err)
+			_, err = tr.Admit(r)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NotErrorIs(t, err, context.Canceled)
+		})
+	}
+}
+
 type sent func(*http.Request) (*http.Response, error)
 
 func (f sent) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -324,22 +324,27 @@ func (t *Transport) wait(ctx context.Context, key, gate string, n int64) (held s
 	g := t.gates.enter(gate)
 	defer t.gates.leave(gate, g, t.clock())
 	// Ask a store once at most, however often the server asks to wait: all that wait would ask again.
-	for asks := t.Store != nil; ; asks = false {
+	asked := t.Store == nil
+	for {
 		until, changed := t.gates.holdOf(gate, g)
-		if asks && timeLeft(t.clock(), until) > 0 && ctx.Err() == nil {
+		if !asked && timeLeft(t.clock(), until) > 0 && ctx.Err() == nil {
+			asked = true
 			answer := t.peek(ctx, key, n)
 			if err := refusalOf(ctx, &answer, n); err != nil {
 				return held, err
 			}
 		}
 		held, err = t.waitOnce(ctx, changed, until, key, n)
-		if ctx.Err() != nil || changed.Err() == nil {
+		if changed.Err() == nil {
 			return held, err
 		}
 		// The server has asked to hold key back while the request waited. Start over, even if the limiter
 		// admitted it at that moment: the request will be sent later, so it must be charged then, for the
 		// limit to hold at that time. Until then it holds nothing.
 		held.Release()
+		if err := ctx.Err(); err != nil { // the error of waitOnce may tell only that it was to start over
+			return sash.Reservation{}, fmt.Errorf("httplimit: not sent: the server asked to wait: %w", err)
+		}
 	}
 }
 

@@ -114,7 +114,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-held-waits-for-never-in-a-store", fault: "a cost that a store never admits waits until its key is not held back",
-		file: "httplimit/transport.go", old: "asks := t.Store != nil", new: "asks := false",
+		file: "httplimit/transport.go", old: "asked := t.Store == nil", new: "asked := true",
 		tests: "TestTransport_AsksTheStore|TestModel_Clients", in: "httplimit",
 	},
 	{
@@ -126,6 +126,11 @@ var ofClients = []mutant{
 		name: "client-held-is-charged", fault: "a request that may not wait is charged while its key is held back",
 		file: "httplimit/transport.go", old: "answer = t.peek(ctx, key, n)\n\t} else", new: "_, answer = t.take(ctx, key, n)\n\t} else",
 		tests: "TestTransport_TellsTheLater|TestModel_Clients", in: "httplimit",
+	},
+	{
+		name: "client-deadline-is-a-cancel", fault: "a request whose deadline ends while it starts over is told that its context was canceled",
+		file: "httplimit/transport.go", old: "if err := ctx.Err(); err != nil { // the error of waitOnce", new: "if ctx.Err() != nil { // the error of waitOnce",
+		tests: "TestTransport_TellsWhyTheContext|TestModel_Clients", in: "httplimit",
 	},
 	{
 		name: "client-closes-and-holds", fault: "a request holds its units after the body of its response was closed",

@@ -179,7 +179,7 @@ var ofHTTPHolding = []mutant{
 	},
 	{
 		name: "client-holding-what-is-held-back", fault: "a request that is held back when it is admitted holds its units, and waits for itself",
-		file: "httplimit/transport.go", old: "		held.Release()\n	}\n}\n\n// waitOnce", new: "	}\n}\n\n// waitOnce",
+		file: "httplimit/transport.go", old: "		held.Release()\n		if err := ctx.Err()", new: "		if err := ctx.Err()",
 		tests: "TestTransport_HoldsNothingWhile",
 	},
 	{

@@ -173,12 +173,19 @@ func (p *Program) flood(r *rand.Rand, protocol *Protocol) {
 	}
 }
 
-// hurry makes a program of calls with deadlines to one host, which often asks to wait, under a limit of the
-// client's own that denies some of them, too. A call may be too late for one of these waits, or for both.
+// hurry makes a program of calls with deadlines to one host, which often asks to wait. They take turns under
+// a limit of the client's own that denies some of them, too, or wait at once for a slow Store. So a call may be
+// too late for one of its waits, or for both.
 func (p *Program) hurry(r *rand.Rand, protocol *Protocol) {
-	p.InTurn, p.Policies = true, nil
-	p.Settings.Limits, p.Settings.MaxHold = []sash.Limit{newPolicy(r).Limit}, 0
-	within := 2 * int64(p.Settings.Limits[0].Window)
+	p.Policies, p.Settings.MaxHold = nil, 0
+	var within int64
+	if p.InTurn = one(r, 2); p.InTurn {
+		p.Settings.Limits = []sash.Limit{newPolicy(r).Limit}
+		within = 2 * int64(p.Settings.Limits[0].Window)
+	} else {
+		p.Settings.Limits, p.Settings.NoWait, p.Settings.Store, p.Settings.Lag = []sash.Limit{generous}, false, true, newLag(r)
+		within = 2 * int64(p.Settings.Lag)
+	}
 	for i := range 5 + r.IntN(10) {
 		c := newCall(r, protocol, r.Int64N(within), 1)
 		c.ID, c.Answer = i, Answer{}

@@ -80,6 +80,9 @@ type simulated struct {
 	until    time.Duration // until when it is held back
 	version  int           // of the wait: earlier ones are void
 	waiting  bool          // for a hold to pass, or in a queue
+	asks     bool          // the Store, which sees nothing of what happens until it answers
+	again    bool          // it is to start over once the Store answers: its key is held back
+	cut      ReplyKind     // how its context has ended while it asks; Answered: it has not
 	charged  reference.Reservation
 	answer   Answer // what the client is about to read
 	redirect bool   // the next hop has begun
@@ -145,13 +148,23 @@ func (s *simulation) beginNext(i int) {
 func (s *simulation) begin(c *simulated) {
 	if c.Deadline > 0 {
 		c.deadline = s.now + c.Deadline
-		s.at(c.deadline, func() { s.end(c, Reply{Kind: Deadline}) })
+		s.at(c.deadline, func() { s.cutShort(c, Deadline) })
 	}
 	if c.Cancel > 0 {
 		c.cancel = s.now + c.Cancel
-		s.at(c.cancel, func() { s.end(c, Reply{Kind: Canceled}) })
+		s.at(c.cancel, func() { s.cutShort(c, Canceled) })
 	}
 	s.admit(c)
+}
+
+// cutShort ends a call whose context ends: at once, or when the Store answers.
+func (s *simulation) cutShort(c *simulated, kind ReplyKind) {
+	switch {
+	case !c.asks:
+		s.end(c, Reply{Kind: kind})
+	case c.cut == Answered:
+		c.cut = kind
+	}
 }
 
 // end ends a call, unless it has ended.
@@ -191,6 +204,25 @@ func (s *simulation) admit(c *simulated) {
 
 // advance lets a call wait for what is left of its hold, and then for the limiter.
 func (s *simulation) advance(c *simulated, key, held string) {
+	if s.Settings.Lag == 0 || s.Settings.NoWait || c.until > s.now {
+		s.turn(c, key, held)
+		return
+	}
+	c.asks, c.again = true, false
+	s.sleep(c, s.now+s.Settings.Lag, false, func() {
+		switch c.asks = false; {
+		case c.cut != Answered:
+			s.end(c, Reply{Kind: c.cut})
+		case c.again:
+			s.advance(c, key, held)
+		default:
+			s.turn(c, key, held)
+		}
+	})
+}
+
+// turn is advance of a call that the Store, if there is one, has begun to decide.
+func (s *simulation) turn(c *simulated, key, held string) {
 	n := s.Settings.cost(&c.Call)
 	d := s.outgoing.Peek(int64(s.now), n, key)
 	waits := !s.Settings.NoWait && s.Settings.holdsUnits() && !s.InTurn
@@ -210,7 +242,7 @@ func (s *simulation) advance(c *simulated, key, held string) {
 	case !d.Allowed && c.deadline > 0 && c.deadline < s.now+time.Duration(d.RetryAfter):
 		s.end(c, Reply{Kind: Deadline})
 	case !d.Allowed:
-		s.sleep(c, s.now+time.Duration(d.RetryAfter), false, func() { s.advance(c, key, held) })
+		s.sleep(c, s.now+time.Duration(d.RetryAfter), false, func() { s.turn(c, key, held) })
 	default:
 		s.take(c, key)
 	}
@@ -437,11 +469,15 @@ func (s *simulation) holdBack(key string, d time.Duration) {
 	s.note(s.changed, s.began, key)
 	for _, c := range s.calls {
 		own, ok := s.Settings.key(s.p, &c.Call)
-		if ok && c.waiting && !c.done && s.Settings.holdKey(s.p, &c.Call, own) == key {
-			s.leaveQueue(c)
-			c.until = until
-			s.advance(c, own, key)
+		if !ok || c.done || !c.waiting && !c.asks || s.Settings.holdKey(s.p, &c.Call, own) != key {
+			continue
 		}
+		if c.until = until; c.asks {
+			c.again = true
+			continue
+		}
+		s.leaveQueue(c)
+		s.advance(c, own, key)
 	}
 }
 

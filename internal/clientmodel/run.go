@@ -164,7 +164,7 @@ func (p *Program) features() []string {
 // features returns the settings that are not the default.
 func (s *Settings) features() (names []string) {
 	for name, set := range map[string]bool{
-		"Store": s.Store, "Key": s.Key != "", "Cost": s.Cost, "NoWait": s.NoWait, "MaxHold": s.MaxHold != 0, "MaxHeld": s.MaxHeld != 0,
+		"Store": s.Store, "slow Store": s.Lag > 0, "Key": s.Key != "", "Cost": s.Cost, "NoWait": s.NoWait, "MaxHold": s.MaxHold != 0, "MaxHeld": s.MaxHeld != 0,
 		"Base": s.Base, "Limiter that denies": s.Limits[0] != generous,
 		"Limiter that holds": s.holdsUnits(),
 		"Limiter of parts":   s.Limits[0] != generous && s.Limits[0].Algorithm == sash.SlidingParts,

@@ -17,7 +17,8 @@ import (
 type Settings struct {
 	Limits  []sash.Limit // of Limiter, or of Store
 	Store   bool
-	Neither bool // neither Limiter nor Store
+	Lag     time.Duration // how long the Wait of a Store takes to see that its context has ended, or to begin
+	Neither bool          // neither Limiter nor Store
 	Both    bool
 	Key     string // the name of one of keyFuncs; "" is none
 	Cost    bool
@@ -72,8 +73,16 @@ func newSettings(r *rand.Rand, p *Protocol, inTurn bool) Settings {
 		s.MaxHold = sash.Never
 	}
 	s.MaxHeld = pick(r, 0, 0, 0, 1, 2, 3)
+	if s.Store && one(r, 2) {
+		s.Lag = newLag(r)
+	}
 	s.Neither, s.Both = one(r, 60), one(r, 60)
 	return s
+}
+
+// newLag returns the lag of a slow Store.
+func newLag(r *rand.Rand) time.Duration {
+	return 1 + time.Duration(r.Int64N(int64(pick(r, time.Second, 20*time.Second, 10*time.Minute))))
 }
 
 // holdUnits adds a limit of the calls under way. Calls that run at once have it alone, and cost 1 each, so
@@ -97,7 +106,7 @@ func (s *Settings) transport(costs func(*http.Request) int64) (t *httplimit.Tran
 	limiter := sash.Must(sash.New(sash.WithLimits(s.Limits...), sash.WithSweepInterval(-1)))
 	t = &httplimit.Transport{Limiter: limiter, NoWait: s.NoWait, MaxHold: s.MaxHold, MaxHeld: s.MaxHeld}
 	if s.Store || s.Both {
-		t.Store = &store{limiter}
+		t.Store = &store{limiter, s.Lag}
 	}
 	if s.Neither || s.Store && !s.Both {
 		t.Limiter = nil
@@ -163,8 +172,12 @@ type unused struct{}
 
 func (unused) RoundTrip(*http.Request) (*http.Response, error) { panic("Base was used") }
 
-// A store is a Store that decides by a limiter of this process.
-type store struct{ limiter *sash.Limiter }
+// A store is a Store that decides by a limiter of this process. Its Wait begins, and sees that its context
+// has ended, only after a lag, as one in the middle of a round trip does.
+type store struct {
+	limiter *sash.Limiter
+	lag     time.Duration
+}
 
 func (s *store) Take(_ context.Context, keys []string, n int64, _ []int64) httplimit.StoreDecision {
 	return httplimit.StoreDecision{Decision: s.limiter.TakeAll(slices.Clone(keys), n), By: "store"}
@@ -179,6 +192,10 @@ func (s *store) Reserve(ctx context.Context, keys []string, n int64, leave []int
 }
 
 func (s *store) Wait(ctx context.Context, key string, n int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	time.Sleep(s.lag)
 	return s.limiter.Wait(ctx, key, n)
 }
 
