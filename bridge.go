@@ -35,6 +35,7 @@ var internals = bridge.Internals[Limiter, Option, Limit, Clock, Decision, Reserv
 	SureWait:       (*Limiter).sureWait,
 	LeastWait:      (*Limiter).leastWaitFor,
 	PeekUncharged:  (*Limiter).peekUncharged,
+	LimitsFault:    func(l *Limiter, key string) error { return l.rulesetOf(key).fault },
 	After:          after,
 }
 

@@ -71,7 +71,12 @@ import (
 //     It is in none if the Limiter is sure to deny the request for longer than that.
 //   - [sash.ErrExceedsLimit] for a cost that is never admitted, at once.
 //   - Under NoWait, it is a [*TurnError] if the request would have to wait.
-//   - With a Store, what is wrong with a call that the store refuses.
+//   - [sash.ErrInvalidLimit] if [sash.WithLimitsFor] returns wrong limits for the key.
+//   - [sash.ErrTooManyWaiters] if as many calls wait as [sash.WithMaxWaiters] allows.
+//   - With a Store, what is wrong with a call that it refuses, or why it did not decide.
+//
+// It wraps none of them if the key of the request cannot be told, or the Transport has not one of Limiter
+// and Store.
 //
 // A request whose context ends after it was admitted stays charged. So does a request that is held back
 // at the moment of its admission, and it is charged again when it is sent.
@@ -271,6 +276,9 @@ func (t *Transport) takeNow(ctx context.Context, key, gate string, n int64) (hel
 		answer = t.peek(ctx, key, n)
 	} else if held, answer = t.take(ctx, key, n); answer.Allowed {
 		return held, nil
+	}
+	if t.Limiter != nil && answer.RetryAfter == sash.Never {
+		answer.Err = internals.LimitsFault(t.Limiter, key) // as a store says it
 	}
 	if err := refusalOf(ctx, &answer, n); err != nil {
 		return held, err

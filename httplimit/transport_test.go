@@ -495,6 +495,26 @@ func TestTransport_RefusesWhatTheLimiterRefusesThoughHeldBack(t *testing.T) {
 	}
 }
 
+// Wrong limits are no quota that a request exceeds, whether it may wait or not, and is held back or not.
+func TestTransport_TellsOfWrongLimits(t *testing.T) {
+	for _, noWait := range []bool{false, true} {
+		for _, held := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				wrong := sash.WithLimitsFor(func(string) []sash.Limit { return []sash.Limit{{Count: -1}} })
+				tr := &Transport{Limiter: newOutgoing(t, sash.PerHour(1), wrong), NoWait: noWait}
+				if held {
+					tr.HoldBack("a.example", time.Minute)
+				}
+				start := time.Now()
+				_, err := get(t.Context(), tr, "http://a.example/")
+				require.ErrorIs(t, err, sash.ErrInvalidLimit)
+				require.NotErrorIs(t, err, sash.ErrExceedsLimit)
+				require.Equal(t, start, time.Now(), "at once")
+			})
+		}
+	}
+}
+
 // A request that waits already is refused at once when its key is held back, if the limiter has become too
 // late for it: the methods of a host are held back one by one, and counted together.
 func TestTransport_RefusesWhatWaitsOnceTheLimiterIsTooLate(t *testing.T) {

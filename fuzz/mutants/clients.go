@@ -133,6 +133,11 @@ var ofClients = []mutant{
 		tests: "TestTransport_TellsWhyTheContext|TestModel_Clients", in: "httplimit",
 	},
 	{
+		name: "client-wrong-limits-are-exceeded", fault: "a request that may not wait is told that it exceeds wrong limits",
+		file: "httplimit/transport.go", old: "t.Limiter != nil && answer.RetryAfter == sash.Never", new: "false",
+		tests: "TestTransport_TellsOfWrongLimits", in: "httplimit",
+	},
+	{
 		name: "client-closes-and-holds", fault: "a request holds its units after the body of its response was closed",
 		file: "httplimit/heldbody.go", old: "	defer b.held.Release()\n", new: "",
 		tests: "TestModel_Clients", in: "httplimit",

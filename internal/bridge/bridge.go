@@ -103,6 +103,10 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// nothing.
 	PeekUncharged func(l *Limiter, key string, n int64) Decision
 
+	// LimitsFault returns what is wrong with the limits of key, or nil. It calls the function of
+	// sash.WithLimitsFor unless the key is tracked.
+	LimitsFault func(l *Limiter, key string) error
+
 	// After returns a channel that is closed once clock shows that instant. It works on a
 	// sash.ManualClock, too. stop frees what it uses.
 	After func(clock Clock, at int64) (due <-chan struct{}, stop func())
