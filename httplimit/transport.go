@@ -84,7 +84,7 @@ import (
 // # Cost and concurrency
 //
 // A Transport is safe for concurrent use. Its fields must not be changed once it is used, and it must not
-// be copied. Admission takes a lock twice, and starts no goroutine.
+// be copied. Admission takes a lock three times, and once under NoWait. It starts no goroutine.
 //
 // A key costs memory while requests of it wait, and some 200 bytes while it is held back. That memory is
 // freed at the key's next request after the time has passed, or when other keys are held back. So there
@@ -312,8 +312,8 @@ func (t *Transport) peek(ctx context.Context, key string, n int64) (answer Store
 	return answer
 }
 
-// refusalOf returns the error of a request for n units that answer denies for good, or that the store could not
-// be asked about since ctx has ended. It is nil for any other answer.
+// refusalOf returns the error of a request for n units that answer denies for good, or that the store could
+// not be asked about since ctx has ended. It is nil for any other answer.
 func refusalOf(ctx context.Context, answer *StoreDecision, n int64) error {
 	switch d, err := &answer.Decision, answer.Err; {
 	case ctx.Err() != nil && err != nil: // so the store could not be asked
