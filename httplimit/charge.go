@@ -25,12 +25,18 @@ func (c *Charges) Context(ctx context.Context) context.Context {
 	if c == nil {
 		return ctx
 	}
+	ctx, _ = c.context(ctx)
+	return ctx
+}
+
+// context is Context, and reports whether ChargeOf finds any of c.
+func (c *Charges) context(ctx context.Context) (with context.Context, found bool) {
 	for i := range c.all {
 		if charge := &c.all[i]; charge.policy.Settle != nil { // ChargeOf finds it
-			ctx = context.WithValue(ctx, charge.policy.chargeKey, charge)
+			ctx, found = context.WithValue(ctx, charge.policy.chargeKey, charge), true
 		}
 	}
-	return ctx
+	return ctx, found
 }
 
 // Settle changes the charges to what the request has cost, by its response and by what its handler has
@@ -69,7 +75,7 @@ func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Reques
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
 	// Settle also if next panics or ends its goroutine. Then the response is uncertain.
 	defer func() { c.Settle(rec.response(r)) }()
-	rec.serve(next, r, c.Context(rec.ctx))
+	rec.serve(next, r, c)
 	rec.returned = true
 }
 

@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -387,6 +388,26 @@ func TestCharge_HandsOnWhatAWriterCanDoWithoutAllocating(t *testing.T) {
 }
 
 // Without Charge, handlers receive the writer itself.
+// Contexts of such a type must not be compared.
+type listContext struct {
+	context.Context
+	list []int
+}
+
+func TestCharge_OfARequestWithAnyContext(t *testing.T) {
+	p := per("each", "", sash.PerHour(2))
+	p.Charge = func(status int) bool { return status != 200 }
+	s := newSite(t, p)
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Key", "a")
+	r = r.WithContext(listContext{r.Context(), nil})
+	for range 3 {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		require.Equal(t, 200, w.Code)
+	}
+}
+
 func TestMiddleware_WrapsNoWriterThatItNeedNot(t *testing.T) {
 	s := newSite(t, per("each", "", sash.PerHour(1)))
 	given := http.ResponseWriter(httptest.NewRecorder())

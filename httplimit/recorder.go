@@ -25,13 +25,14 @@ type recorder struct {
 	body        *requestBody // nil: the request has none
 }
 
-// serve calls next with a copy of r that has the context ctx, and whose body is watched: net/http
+// serve calls next with a copy of r that has the context of c, and whose body is watched: net/http
 // inspects the body of its own request. Afterwards, the other fields are copied back: the server deletes
 // the files of a form, and handlers around this one may read the Pattern.
-func (rec *recorder) serve(next http.Handler, r *http.Request, ctx context.Context) {
+func (rec *recorder) serve(next http.Handler, r *http.Request, c *Charges) {
 	own := r.Body
 	hasBody := own != nil && own != http.NoBody
-	if !hasBody && ctx == rec.ctx {
+	ctx, found := c.context(rec.ctx)
+	if !hasBody && !found {
 		next.ServeHTTP(rec.wrapped(), r)
 		return
 	}

@@ -72,4 +72,9 @@ var ofHTTPModel = []mutant{
 		file: "httplimit/decide.go", old: " && r.Context().Value(bridge.NoAbort{}) == nil", new: "",
 		tests: "TestModel$",
 	},
+	{
+		name: "contexts-are-compared", fault: "a request panics whose context is of a type that cannot be compared",
+		file: "httplimit/recorder.go", old: "!hasBody && !found", new: "!hasBody && ctx == rec.ctx && !found",
+		tests: "TestCharge_OfARequestWithAnyContext",
+	},
 }
