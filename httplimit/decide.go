@@ -23,6 +23,8 @@ type Verdict struct {
 	// Charges are the charges that the response may change. They are nil if there are none, and then none
 	// of their methods does anything.
 	Charges *Charges
+
+	aborted bool // whether the panic of a Failed request was http.ErrAbortHandler
 }
 
 // Decide asks all policies whose Pattern matches r, and charges r to all of them or to none. It is what
@@ -40,7 +42,8 @@ type Verdict struct {
 // [Charges.Settle]; for an [http.Handler], [Charges.Serve] does both. Any other request must be refused;
 // for an [http.ResponseWriter], that is [Limiter.Refuse].
 //
-// Decide blocks while the request waits in a [Queue], and while a store decides.
+// Decide blocks while the request waits in a [Queue], and while a store decides. It recovers from all panics,
+// also from [http.ErrAbortHandler], since only the server of net/http recovers from that.
 //
 // Decide keeps nothing of r but what Charges need, until they are settled. It is safe for concurrent use.
 func (l *Limiter) Decide(h http.Header, r *http.Request) (v Verdict) {
@@ -208,14 +211,12 @@ func (c *call) addShadowTake(p *policy, r *http.Request) {
 	}
 }
 
-// handlePanic logs a panic, and reports one in a policy. It lets http.ErrAbortHandler through, unless the panic
-// is of a shadow, or the server would not recover from it.
+// handlePanic logs a panic, and reports one in a policy. It does not log http.ErrAbortHandler: that is its purpose.
 func (c *call) handlePanic(r *http.Request, fault any) {
 	p := c.running // nil: an observer, the store or a function of WithSash has panicked, and there is no event
-	if fault == http.ErrAbortHandler && (p == nil || !p.Shadow) && r.Context().Value(bridge.NoAbort{}) == nil {
-		panic(fault)
+	if fault != http.ErrAbortHandler {
+		logPanic(r, p, fault)
 	}
-	logPanic(r, p, fault)
 	if c.running = nil; p == nil {
 		return
 	}
@@ -248,7 +249,7 @@ func (c *call) recoverInto(v *Verdict, r *http.Request) {
 	}
 	if fault != nil {
 		c.handlePanic(r, fault)
-		*v = Verdict{Outcome: Failed}
+		*v = Verdict{Outcome: Failed, aborted: fault == http.ErrAbortHandler}
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 //
 //   - 429 if a policy denies the request, or 503 if [Denial].Err says why.
 //   - 400 if the identity cannot be told for a policy. Nothing is charged.
-//   - 500 if a function of a policy or the observer panics. The panic goes to the server's error log.
+//   - 500 if a function of a policy or the observer panics. The panic goes to the server's error log. If it
+//     is [http.ErrAbortHandler], it goes on instead, and ends the connection, unless it is of a shadow.
 //     Nothing is charged, unless it was the observer that panicked, or [sash.WithLimitsFor] for the key
 //     of a shadow.
 //
@@ -41,6 +42,9 @@ func (l *Limiter) Middleware(next http.Handler) http.Handler {
 		bare := len(header) == 0 // read before decide sets headers: an empty header describes no content
 		var v Verdict
 		watch := l.decide(&v, header, r)
+		if v.aborted {
+			panic(http.ErrAbortHandler)
+		}
 		if v.Outcome != Admitted {
 			if !bare {
 				dropContent(header)

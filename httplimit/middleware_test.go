@@ -482,7 +482,12 @@ func TestMiddleware_LetsAPolicyAbort(t *testing.T) {
 	require.Zero(t, s.served.Load())
 
 	p.Shadow = true // it must not affect the request
-	require.Equal(t, 200, newSite(t, per("real", "", sash.PerHour(1)), p).do("GET /", "X-Key", "a").Code)
+	var outcomes []httplimit.Outcome
+	s = newSite(t, per("real", "", sash.PerHour(1)), p, httplimit.WithObserver(func(e httplimit.Event) {
+		outcomes = append(outcomes, e.Outcome)
+	}))
+	require.Equal(t, 200, s.do("GET /", "X-Key", "a").Code)
+	require.ElementsMatch(t, []httplimit.Outcome{httplimit.Admitted, httplimit.Failed}, outcomes)
 }
 
 func TestMiddleware_LeavesPanicsOfTheHandlerAlone(t *testing.T) {

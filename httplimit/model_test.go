@@ -18,7 +18,6 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 	"github.com/seed-30da4c49/sash/internal/race"
 	"github.com/seed-30da4c49/sash/internal/reference"
 )
@@ -372,7 +371,7 @@ func (p *modelPolicy) panicOnRequest() {
 	check := func(r *http.Request, function string) {
 		switch {
 		case r.Header.Get("X-Panic") != p.Name+" "+function:
-		case p.Shadow, r.Context().Value(bridge.NoAbort{}) != nil:
+		case p.Shadow, r.Context().Value(directly{}) != nil:
 			panic(http.ErrAbortHandler) // which must not go through
 		default:
 			panic("a function of the model panics")

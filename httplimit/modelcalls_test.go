@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-30da4c49/sash"
 	"github.com/seed-30da4c49/sash/httplimit"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // A modelCall is something that the program does: a client, the server, or its operator. do returns
@@ -156,6 +155,9 @@ func (m *model) pipeline() string {
 	return fmt.Sprint(x, "; ", y)
 }
 
+// directly is the key under which the context of a request says that no server has read it.
+type directly struct{}
+
 // direct returns x as a request that no server has read.
 func (m *model) direct(x *exchange) *http.Request {
 	target, _ := url.ParseRequestURI(x.target)
@@ -164,7 +166,7 @@ func (m *model) direct(x *exchange) *http.Request {
 		r.Header.Set(field[0], field[1])
 	}
 	ctx := context.WithValue(context.Background(), http.ServerContextKey, m.server) // which logs panics
-	ctx, x.leave = context.WithCancel(context.WithValue(ctx, bridge.NoAbort{}, true))
+	ctx, x.leave = context.WithCancel(context.WithValue(ctx, directly{}, true))
 	return r.WithContext(ctx)
 }
 

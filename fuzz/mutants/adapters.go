@@ -127,7 +127,7 @@ var ofAdapters = []mutant{
 	},
 	{
 		name: "fiber-aborts-the-process", fault: "a function of a policy that panics by http.ErrAbortHandler ends the process",
-		file: "httplimit/fiberlimit/request.go", old: "context.WithValue(c.Context(), bridge.NoAbort{}, true)", new: "context.WithValue(c.Context(), bridge.Method{}, true)",
+		file: "httplimit/decide.go", old: "	p := c.running // nil: an observer,", new: "	if fault == http.ErrAbortHandler {\n\t\tpanic(fault)\n\t}\n	p := c.running // nil: an observer,",
 		tests: "TestFiber_Survives", in: inFrameworks,
 	},
 	{

@@ -64,13 +64,13 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "shadow-aborts", fault: "http.ErrAbortHandler in a shadow aborts the request",
-		file: "httplimit/decide.go", old: "&& (p == nil || !p.Shadow) &&", new: "&&",
+		file: "httplimit/decide.go", old: "			c.handlePanic(r, fault)", new: "			if fault == http.ErrAbortHandler {\n\t\t\t\tpanic(fault)\n\t\t\t}\n			c.handlePanic(r, fault)",
 		tests: "TestMiddleware_LetsAPolicyAbort|TestModel$",
 	},
 	{
-		name: "abort-ends-the-process", fault: "http.ErrAbortHandler goes through where no server recovers from it",
-		file: "httplimit/decide.go", old: " && r.Context().Value(bridge.NoAbort{}) == nil", new: "",
-		tests: "TestModel$",
+		name: "abort-is-answered", fault: "a request that a policy aborts is answered 500",
+		file: "httplimit/middleware.go", old: "		if v.aborted {", new: "		if false {",
+		tests: "TestMiddleware_LetsAPolicyAbort",
 	},
 	{
 		name: "contexts-are-compared", fault: "a request panics whose context is of a type that cannot be compared",

@@ -10,7 +10,6 @@ import (
 	"github.com/gofiber/fiber/v3"
 
 	"github.com/seed-30da4c49/sash/httplimit/internal/adapter"
-	"github.com/seed-30da4c49/sash/internal/bridge"
 )
 
 // newRequest returns the request of c as policies see it. It does not share memory with c.
@@ -57,9 +56,9 @@ func newURL(path, query string) *url.URL {
 }
 
 // contextOf returns the context of c's request. It tells the policies of a Unix socket, as the
-// server of net/http does. Fasthttp recovers from no panic.
+// server of net/http does.
 func contextOf(c fiber.Ctx) context.Context {
-	ctx, local := context.WithValue(c.Context(), bridge.NoAbort{}, true), c.RequestCtx().LocalAddr()
+	ctx, local := c.Context(), c.RequestCtx().LocalAddr()
 	if local.Network() != "unix" {
 		return ctx
 	}

@@ -91,7 +91,7 @@ func TestGin_LetsMiddlewareBeforeItAnswer(t *testing.T) {
 }
 
 // A recovery that does not abort lets the next handler go on.
-func TestGin_ServesNothingIfAnOptionPanics(t *testing.T) {
+func TestGin_ServesNothingIfAFunctionPanics(t *testing.T) {
 	recovers := func(c *gin.Context) {
 		defer func() {
 			if recover() != nil {
@@ -101,7 +101,11 @@ func TestGin_ServesNothingIfAnOptionPanics(t *testing.T) {
 		c.Next()
 	}
 	unknown := limits(func(key []byte, _ *http.Request) ([]byte, bool) { return key, false }, sash.PerHour(1))
-	for name, p := range map[string]httplimit.Policy{"denied": limits(nil, sash.PerHour(0)), "unidentified": unknown, "skipped": limits(nil, sash.PerHour(9))} {
+	aborts := limits(nil, sash.PerHour(9))
+	aborts.Cost = func(*http.Request) int64 { panic(http.ErrAbortHandler) }
+	for name, p := range map[string]httplimit.Policy{
+		"denied": limits(nil, sash.PerHour(0)), "unidentified": unknown, "skipped": limits(nil, sash.PerHour(9)), "a policy aborts": aborts,
+	} {
 		t.Run(name, func(t *testing.T) {
 			skip := func(*gin.Context) bool {
 				if name == "skipped" {
@@ -119,7 +123,11 @@ func TestGin_ServesNothingIfAnOptionPanics(t *testing.T) {
 				return e
 			}, p)
 			r := b.get("/")
-			require.Equal(t, reply{500, "", r.header}, r)
+			body := ""
+			if name == "a policy aborts" {
+				body = `{"type":"about:blank","title":"Internal Server Error","status":500}`
+			}
+			require.Equal(t, reply{500, body, r.header}, r)
 		})
 	}
 }

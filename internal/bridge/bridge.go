@@ -183,10 +183,6 @@ type Past[Limit any] struct {
 // Method is the key under which the context of an outgoing RPC has the name of its method.
 type Method struct{}
 
-// NoAbort is the key under which the context of a request has true if its server does not recover from
-// http.ErrAbortHandler, as the server of net/http does, so that this panic would end the process.
-type NoAbort struct{}
-
 // AsString returns b as a string without copying it. The bytes must not be changed
 // while the string is in use.
 func AsString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

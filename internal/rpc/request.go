@@ -77,8 +77,6 @@ func (c *callContext) Value(key any) any {
 		return c.method
 	case key == http.LocalAddrContextKey && c.local != nil:
 		return c.local
-	case key == bridge.NoAbort{}: // no server of RPCs recovers from http.ErrAbortHandler
-		return true
 	}
 	return c.Context.Value(key)
 }
