@@ -343,8 +343,8 @@ func (l *Limiter) leastWait(targets []target, n int64) (least time.Duration) {
 	return least
 }
 
-// leastWaitFor returns how long a Wait for n units of key lasts at least, by the state of the key and whatever
-// is given back, or the error of one that is never admitted. It charges nothing.
+// leastWaitFor returns how long a Wait for n units of key lasts at least, whatever units that are held are given
+// back, or the error of one that is never admitted. It charges nothing.
 func (l *Limiter) leastWaitFor(key string, n int64) (time.Duration, error) {
 	targets := []target{{key: l.key(key).hidden()}}
 	d, _ := l.look(key, query{n: n})

@@ -40,7 +40,7 @@ import (
 //
 // A call that is not sent has CodeResourceExhausted if it may not wait, with RetryInfo, or is
 // never admitted; CodeCanceled or CodeDeadlineExceeded if its context ends, or must end before
-// its turn, with RetryInfo if that is since the server has asked to wait; and else CodeInternal. The
+// its turn, with RetryInfo if the server has asked to wait beyond the deadline; and else CodeInternal. The
 // error also wraps what t says: a [*httplimit.TurnError], sash.ErrExceedsLimit, the error of the
 // context.
 //

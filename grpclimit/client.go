@@ -41,7 +41,7 @@ import (
 //
 // A call that is not sent has a status of RESOURCE_EXHAUSTED if it may not wait, with RetryInfo,
 // or is never admitted; CANCELLED or DEADLINE_EXCEEDED if its context ends, or must end before
-// its turn, with RetryInfo if that is since the server has asked to wait; and else INTERNAL. The error
+// its turn, with RetryInfo if the server has asked to wait beyond the deadline; and else INTERNAL. The error
 // also wraps what t says: a [*httplimit.TurnError], sash.ErrExceedsLimit, the error of the context.
 //
 // Under a limit by sash.AtOnce, a call holds its units until it has ended: a stream as long as it lasts.

@@ -55,8 +55,7 @@ import (
 //
 // While a key is held back, its requests are charged nothing. But what the Limiter is sure to refuse is
 // refused at once: a cost that is never admitted, and a request whose deadline comes before the Limiter
-// admits it, by the state of the key. A Store is asked once for each of these requests, by a Peek. That
-// refuses a cost, but no deadline, as other processes may give units back until then.
+// admits it. A Store is not asked until the time has passed.
 //
 // Keys are held back in this process alone, also with a Store.
 //
@@ -67,16 +66,15 @@ import (
 //
 //   - The error of its context, as soon as the context ends. A request whose context has ended already is
 //     charged nothing. If the deadline is certain to come first, it is [context.DeadlineExceeded] at
-//     once. If that is since the server asked to wait, it is in a [*TurnError], which tells for how long.
-//     It is in none if the Limiter is sure to deny the request for longer than that.
-//   - [sash.ErrExceedsLimit] for a cost that is never admitted, at once.
-//   - Under NoWait, it is a [*TurnError] if the request would have to wait.
+//     once. If the server has asked to wait beyond it, it is in a [*TurnError], which tells for how long.
+//   - [sash.ErrExceedsLimit] for a cost that is never admitted.
+//   - A [*TurnError] under NoWait, if the request would have to wait.
 //   - [sash.ErrInvalidLimit] if [sash.WithLimitsFor] returns wrong limits for the key.
 //   - [sash.ErrTooManyWaiters] if as many calls wait as [sash.WithMaxWaiters] allows.
 //   - With a Store, what is wrong with a call that it refuses, or why it did not decide.
 //
-// It wraps none of them if the key of the request cannot be told, or the Transport has not one of Limiter
-// and Store.
+// It wraps none of them if the key of the request cannot be told, or if the Transport has neither a Limiter
+// nor a Store, or has both.
 //
 // A request whose context ends after it was admitted stays charged. So does a request that is held back
 // at the moment of its admission, and it is charged again when it is sent.
@@ -113,7 +111,7 @@ type Transport struct {
 
 	// NoWait makes a request that would have to wait fail with a [*TurnError]. While its key is held back, the
 	// request is told the later of two times: the one that the server asked for, and the one at which the
-	// Limiter or the Store admits it.
+	// Limiter admits it.
 	NoWait bool
 
 	// MaxHold bounds for how long one response holds a key back, on the Limiter's clock or, with a Store,
@@ -136,15 +134,14 @@ type Transport struct {
 // A TurnError reports that a [Transport] did not send a request that would have had to wait: with NoWait,
 // or since the server asked to wait beyond the deadline of its context.
 type TurnError struct {
-	// RetryAfter is how long the request would have to wait, if nothing else is charged: for the server and
-	// for the Limiter, whichever is longer. Units that others hold under a limit by [sash.AtOnce] may be
-	// given back at any time. So for these it is a second at most.
+	// RetryAfter is how long the request would have to wait, if nothing else is charged. Units that others
+	// hold under a limit by [sash.AtOnce] may be given back at any time. So for these it is a second at most.
 	RetryAfter time.Duration
 	// Held reports whether RetryAfter is what the server asked for, with Retry-After or RateLimit. Otherwise,
 	// the Limiter denies the request for that time.
 	Held bool
 	// Err is [context.DeadlineExceeded] if the deadline of the request would end its wait. With a Store,
-	// it is why the Store did not decide. Else it is nil.
+	// it is why the Store did not decide. Otherwise it is nil.
 	Err error
 }
 
@@ -272,76 +269,43 @@ func (t *Transport) takeNow(ctx context.Context, key, gate string, n int64) (hel
 	}
 	var answer StoreDecision
 	left := t.gates.heldFor(gate, t.clock())
-	if left > 0 {
-		answer = t.peek(ctx, key, n)
-	} else if held, answer = t.take(ctx, key, n); answer.Allowed {
-		return held, nil
+	switch {
+	case left > 0 && t.Store != nil:
+		return held, &TurnError{RetryAfter: left, Held: true}
+	case left > 0:
+		answer.Decision = internals.PeekUncharged(t.Limiter, key, n)
+	case t.Store != nil:
+		answer = t.Store.Take(ctx, []string{key}, n, nil)
+		ensureRetryAfter(&answer.Decision)
+	default:
+		held, answer.Decision = internals.TakeHolding(t.Limiter, key, n, 0, nil)
 	}
 	if t.Limiter != nil && answer.RetryAfter == sash.Never {
 		answer.Err = internals.LimitsFault(t.Limiter, key) // as a store says it
 	}
-	if err := refusalOf(ctx, &answer, n); err != nil {
-		return held, err
+	switch d, err := answer.Decision, answer.Err; {
+	case d.Allowed && left <= 0:
+		return held, nil
+	case ctx.Err() != nil && err != nil: // so the store could not be asked
+		return held, fmt.Errorf("httplimit: not sent: %w", ctx.Err())
+	case d.RetryAfter == sash.Never && err != nil:
+		return held, fmt.Errorf("httplimit: not sent: %w", err)
+	case d.RetryAfter == sash.Never:
+		return held, fmt.Errorf("httplimit: not sent: a cost of %d under a limit of %v: %w", n, d.Limit, sash.ErrExceedsLimit)
 	}
-	// The request must wait for both. If it waits for the later, neither denies it then.
+	// The request must wait for the server and for the limiter. The later of both is told.
 	if wait, _ := waitFor(t.Limiter, &answer.Decision, key, n, 0); wait > left {
 		return held, &TurnError{RetryAfter: wait, Err: answer.Err}
 	}
 	return held, &TurnError{RetryAfter: left, Held: true}
 }
 
-// take charges n units to key if they are admitted.
-func (t *Transport) take(ctx context.Context, key string, n int64) (held sash.Reservation, answer StoreDecision) {
-	if t.Store == nil {
-		held, answer.Decision = internals.TakeHolding(t.Limiter, key, n, 0, nil)
-		return held, answer
-	}
-	answer = t.Store.Take(ctx, []string{key}, n, nil)
-	ensureRetryAfter(&answer.Decision)
-	return held, answer
-}
-
-// peek returns what take would, of a call that is charged nothing if it is denied. It charges nothing.
-func (t *Transport) peek(ctx context.Context, key string, n int64) (answer StoreDecision) {
-	if t.Store == nil {
-		answer.Decision = internals.PeekUncharged(t.Limiter, key, n)
-		return answer
-	}
-	answer = t.Store.Peek(ctx, []string{key}, n, nil)
-	ensureRetryAfter(&answer.Decision)
-	return answer
-}
-
-// refusalOf returns the error of a request for n units that answer denies for good, or that the store could
-// not be asked about since ctx has ended. It is nil for any other answer.
-func refusalOf(ctx context.Context, answer *StoreDecision, n int64) error {
-	switch d, err := &answer.Decision, answer.Err; {
-	case ctx.Err() != nil && err != nil: // so the store could not be asked
-		return fmt.Errorf("httplimit: not sent: %w", ctx.Err())
-	case d.Allowed || d.RetryAfter != sash.Never:
-		return nil
-	case err != nil:
-		return fmt.Errorf("httplimit: not sent: %w", err)
-	default:
-		return fmt.Errorf("httplimit: not sent: a cost of %d under a limit of %v: %w", n, d.Limit, sash.ErrExceedsLimit)
-	}
-}
-
 // wait blocks until n units are charged to key and gate is not held back.
 func (t *Transport) wait(ctx context.Context, key, gate string, n int64) (held sash.Reservation, err error) {
 	g := t.gates.enter(gate)
 	defer t.gates.leave(gate, g, t.clock())
-	// Ask a store once at most, however often the server asks to wait: all that wait would ask again.
-	asked := t.Store == nil
 	for {
 		until, changed := t.gates.holdOf(gate, g)
-		if !asked && timeLeft(t.clock(), until) > 0 && ctx.Err() == nil {
-			asked = true
-			answer := t.peek(ctx, key, n)
-			if err := refusalOf(ctx, &answer, n); err != nil {
-				return held, err
-			}
-		}
 		held, err = t.waitOnce(ctx, changed, until, key, n)
 		if changed.Err() == nil {
 			return held, err
@@ -397,13 +361,14 @@ func (t *Transport) hopeless(ctx context.Context, left time.Duration, key string
 	}
 	deadline, ok := ctx.Deadline()
 	switch {
-	case !ok || max(left, least) <= time.Until(deadline):
+	case !ok:
 		return nil
-	case least > left:
-		return fmt.Errorf("httplimit: not sent: the limiter admits it in %v at the earliest: %w", least, context.DeadlineExceeded)
-	default:
+	case left > time.Until(deadline):
 		return &TurnError{RetryAfter: left, Held: true, Err: context.DeadlineExceeded}
+	case least > time.Until(deadline):
+		return fmt.Errorf("httplimit: not sent: the limiter admits it in %v at the earliest: %w", least, context.DeadlineExceeded)
 	}
+	return nil
 }
 
 // clock returns the clock of the holds.

@@ -463,7 +463,7 @@ func TestTransport_RefusesWhatTheLimiterRefusesThoughHeldBack(t *testing.T) {
 		"the limiter is too late": {cost: 1, deadline: 30 * time.Minute, hold: time.Minute, want: context.DeadlineExceeded,
 			says: "httplimit: not sent: the limiter admits it in 1h0m0s at the earliest: context deadline exceeded"},
 		"both are, and the limiter is later": {cost: 1, deadline: time.Second, hold: time.Minute, want: context.DeadlineExceeded,
-			says: "the limiter admits it in 1h0m0s"},
+			says: "the server asked to wait for another 1m0s: context deadline exceeded"},
 		"both are, and the hold is later": {cost: 1, deadline: time.Second, hold: 2 * time.Hour, want: context.DeadlineExceeded,
 			says: "the server asked to wait for another 2h0m0s: context deadline exceeded"},
 		"a cost of 0": {cost: 0, deadline: time.Second, hold: time.Minute, want: context.DeadlineExceeded,

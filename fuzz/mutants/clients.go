@@ -24,7 +24,7 @@ var ofClients = []mutant{
 	},
 	{
 		name: "client-deadline-burnt", fault: "a request that is held back beyond its deadline waits until then",
-		file: "httplimit/transport.go", old: "max(left, least) <=", new: "least <=",
+		file: "httplimit/transport.go", old: "case left > time.Until(deadline):", new: "case left < 0:",
 		tests: "TestModel_Clients",
 	},
 	{
@@ -113,18 +113,18 @@ var ofClients = []mutant{
 		tests: "TestTransport_RefusesWhatTheLimiter|TestModel_Clients", in: "httplimit",
 	},
 	{
-		name: "client-held-waits-for-never-in-a-store", fault: "a cost that a store never admits waits until its key is not held back",
-		file: "httplimit/transport.go", old: "asked := t.Store == nil", new: "asked := true",
-		tests: "TestTransport_AsksTheStore|TestModel_Clients", in: "httplimit",
+		name: "client-held-asks-the-store", fault: "a store is asked for a request whose key is held back",
+		file: "httplimit/transport.go", old: "case left > 0 && t.Store != nil:\n", new: "case left > 0 && t.Store != nil:\n\t\tt.Store.Peek(ctx, []string{key}, n, nil)\n",
+		tests: "TestTransport_AsksNoStore", in: "httplimit",
 	},
 	{
 		name: "client-held-burns-its-deadline", fault: "a request that the limiter is sure to admit too late waits until its key is not held back",
-		file: "httplimit/transport.go", old: "max(left, least) <=", new: "left <=",
+		file: "httplimit/transport.go", old: "case least > time.Until(deadline):", new: "case least < 0:",
 		tests: "TestTransport_Refuses|TestModel_Clients", in: "httplimit",
 	},
 	{
 		name: "client-held-is-charged", fault: "a request that may not wait is charged while its key is held back",
-		file: "httplimit/transport.go", old: "answer = t.peek(ctx, key, n)\n\t} else", new: "_, answer = t.take(ctx, key, n)\n\t} else",
+		file: "httplimit/transport.go", old: "answer.Decision = internals.PeekUncharged(t.Limiter, key, n)", new: "_, answer.Decision = internals.TakeHolding(t.Limiter, key, n, 0, nil)",
 		tests: "TestTransport_TellsTheLater|TestModel_Clients", in: "httplimit",
 	},
 	{

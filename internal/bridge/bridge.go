@@ -95,16 +95,15 @@ type Internals[Limiter, Option, Limit, Clock, Decision, Reservation any] struct 
 	// least, whatever units that are held are given back.
 	SureWait func(l *Limiter, key string, n, leave int64) time.Duration
 
-	// LeastWait returns how long a sash.Limiter.Wait for n units of key lasts at least, by the state of the
-	// key and whatever is given back, or the error of one that is never admitted. It charges nothing.
+	// LeastWait returns how long a sash.Limiter.Wait for n units of key lasts at least, whatever units that
+	// are held are given back, or the error of one that is never admitted. It charges nothing.
 	LeastWait func(l *Limiter, key string, n int64) (time.Duration, error)
 
 	// PeekUncharged returns the decision that sash.Limiter.Peek would return if denied calls were charged
 	// nothing.
 	PeekUncharged func(l *Limiter, key string, n int64) Decision
 
-	// LimitsFault returns what is wrong with the limits of key, or nil. It calls the function of
-	// sash.WithLimitsFor unless the key is tracked.
+	// LimitsFault returns what is wrong with the limits of key, or nil.
 	LimitsFault func(l *Limiter, key string) error
 
 	// After returns a channel that is closed once clock shows that instant. It works on a

@@ -225,6 +225,9 @@ func (s *simulation) advance(c *simulated, key, held string) {
 func (s *simulation) turn(c *simulated, key, held string) {
 	n := s.Settings.cost(&c.Call)
 	d := s.outgoing.Peek(int64(s.now), n, key)
+	if s.Settings.Store && c.until > s.now {
+		d = reference.Answer{Allowed: true} // it is not asked yet
+	}
 	waits := !s.Settings.NoWait && s.Settings.holdsUnits() && !s.InTurn
 	if s.Settings.holdsUnits() && (s.Settings.NoWait || c.until <= s.now) {
 		s.note(s.asked, s.asked, key)
@@ -249,11 +252,12 @@ func (s *simulation) turn(c *simulated, key, held string) {
 }
 
 // holdOn lets a call wait until its hold has passed. It ends the call if it may not wait, or not for that
-// long. The limiter, which would decide d now, must admit the call, too. So it is told the later of both.
+// long. The limiter, which would decide d now, must admit the call, too. So a call that may not wait is told the
+// later of both.
 func (s *simulation) holdOn(c *simulated, key, held string, d reference.Answer) {
 	told, sure := s.told(d), s.told(d)
-	if s.Settings.Store || !d.Allowed && s.isHeld(d) {
-		sure = 0 // units may come back at any time: to a holder, or to another process
+	if !d.Allowed && s.isHeld(d) {
+		sure = 0 // units may come back at any time
 	}
 	hold := Reply{Wait: c.until - s.now, Held: true}
 	switch {
@@ -262,11 +266,11 @@ func (s *simulation) holdOn(c *simulated, key, held string, d reference.Answer) 
 	case s.Settings.NoWait:
 		hold.Kind = Turn
 		s.end(c, hold)
-	case c.deadline > 0 && c.deadline-s.now < sure && hold.Wait < sure:
-		s.end(c, Reply{Kind: Deadline})
 	case c.deadline > 0 && c.deadline < c.until:
 		hold.Kind = Deadline
 		s.end(c, hold)
+	case c.deadline > 0 && c.deadline-s.now < sure:
+		s.end(c, Reply{Kind: Deadline})
 	default:
 		s.sleep(c, c.until, true, func() { s.note(s.began, s.changed, held); s.advance(c, key, held) })
 	}
