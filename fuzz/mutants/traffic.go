@@ -184,7 +184,17 @@ var ofTraffic = []mutant{
 	},
 	{
 		name: "unreadable-files-go-unnoticed", fault: "a file of which no line can be read does not count, if others can be read",
-		file: "cmd/sash/internal/traffic/traffic.go", old: "if !s.known && len(s.faults) > 0 {", new: "if s.known && len(s.faults) > 0 && s.file == \"\" {",
+		file: "cmd/sash/internal/traffic/traffic.go", old: "if !s.counted && s.unread != nil &&", new: "if s.counted && s.unread != nil &&",
+		tests: "TestRun_FilesOfWhichNothingIsRead", in: "cmd/sash/internal/replay",
+	},
+	{
+		name: "files-without-a-cost-go-unnoticed", fault: "a file whose lines are all refused for their cost does not count, if others can be read",
+		file: "cmd/sash/internal/traffic/traffic.go", old: "if !s.counted && s.unread != nil &&", new: "if !s.known && s.unread != nil &&",
+		tests: "TestRun_FilesOfWhichEachLineIsRefused", in: "cmd/sash/internal/replay",
+	},
+	{
+		name: "headings-alone-are-unreadable", fault: "a file that has only headings so far makes the command fail",
+		file: "cmd/sash/internal/traffic/source.go", old: " && !strings.HasPrefix(s.bare(line), \"#\") {", new: " {",
 		tests: "TestRun_FilesOfWhichNothingIsRead", in: "cmd/sash/internal/replay",
 	},
 	{

@@ -33,7 +33,7 @@ type Summary struct {
 	Formats         []traffic.FileFormat `json:"formats"`          // of the files with a line that could be read
 	UnreadableLines []traffic.FaultyLine `json:"unreadable_lines"` // the first of them
 	BrokenOff       []traffic.FaultyLine `json:"broken_off"`       // files not read beyond that line
-	// NoneRead has the first unreadable line of each file of which no line could be read.
+	// NoneRead has the first unreadable line, but comments, of each other file that has no readable one.
 	NoneRead []traffic.FaultyLine `json:"none_read,omitempty"`
 }
 
@@ -73,20 +73,16 @@ func (s *Summary) nothing() string {
 	if s.Unreadable == 0 && len(s.BrokenOff) == 0 {
 		return "no event in " + s.Source()
 	}
-	return unreadable(s.Source(), s.UnreadableLines)
-}
-
-// unreadable says that no line can be read, what to try, and the reason for the first line.
-func unreadable(source string, lines []traffic.FaultyLine) string {
-	text := "nothing readable in " + source + ": name the format by -format, or the field of the time by -time"
-	if len(lines) > 0 {
-		text += fmt.Sprintf("; line %d of %s: %s", lines[0].Line, lines[0].File, lines[0].Why)
+	text := "nothing readable in " + s.Source() + ": name the format by -format, or the field of the time by -time"
+	if len(s.UnreadableLines) > 0 {
+		first := s.UnreadableLines[0]
+		text += fmt.Sprintf("; line %d of %s: %s", first.Line, first.File, first.Why)
 	}
 	return text
 }
 
-// incomplete says for each file that could not be read to its end, or of which no line could be read, what the
-// report lacks. Without any line that could be read, nothing says so of all files.
+// incomplete says for each file that could not be read to its end, or has no readable line, what the report lacks.
+// If no file has a readable line, nothing says so.
 func (s *Summary) incomplete() (all []string) {
 	for _, b := range s.BrokenOff {
 		all = append(all, fmt.Sprintf("%s could be read to line %d only: %s", b.File, b.Line, b.Why))
@@ -94,8 +90,8 @@ func (s *Summary) incomplete() (all []string) {
 	if s.Events+s.LeftOut == 0 {
 		return all
 	}
-	for i, f := range s.NoneRead {
-		all = append(all, unreadable(f.File, s.NoneRead[i:]))
+	for _, f := range s.NoneRead {
+		all = append(all, fmt.Sprintf("no line of %s can be read; line %d: %s", f.File, f.Line, f.Why))
 	}
 	return all
 }

@@ -239,17 +239,18 @@ func TestRun_BrokenGzipIsReplayedAsFarAsItGoes(t *testing.T) {
 	assert.Contains(t, invoke("", "-limit", "1/s", name).stdout, "NOT COMPLETE: "+name)
 }
 
-// A file of which nothing can be read does not go unnoticed among others. An empty one is as good as none.
+// A file without a readable line does not go unnoticed among others. An empty file is no fault, and neither is one of
+// headings or comments.
 func TestRun_FilesOfWhichNothingIsRead(t *testing.T) {
 	good, bad := file(t, "good", []byte("1000000\ta\n")), file(t, "bad", []byte("\nx\ny\n"))
 	empty, blank := file(t, "empty", nil), file(t, "blank", []byte("\n\n"))
-	why := bad + ": name the format by -format, or the field of the time by -time; line 2 of " + bad + ": no known format: see -format and -time\n"
+	why := "no line of " + bad + " can be read; line 2: no known format: see -format and -time\n"
 
 	got := invoke("", "-limit", "1/s", good, empty, bad, blank)
 	assert.Equal(t, command.Failed, got.status)
-	assert.Equal(t, "sash replay: nothing readable in "+why, got.stderr)
+	assert.Equal(t, "sash replay: "+why, got.stderr)
 	assert.Contains(t, got.stdout, "1 event by 1 client", "the others are replayed all the same")
-	assert.Contains(t, got.stdout, "NOT COMPLETE: nothing readable in "+why)
+	assert.Contains(t, got.stdout, "NOT COMPLETE: "+why)
 
 	r := invoke("", "-json", "-limit", "1/s", good, empty, bad)
 	assert.Equal(t, command.Failed, r.status)
@@ -258,9 +259,36 @@ func TestRun_FilesOfWhichNothingIsRead(t *testing.T) {
 	got = invoke("", "-limit", "1/s", "-from", "2026-03-10", good, bad)
 	assert.Equal(t, command.Failed, got.status)
 	assert.Contains(t, got.stderr, "no event is left in ")
-	assert.Contains(t, got.stderr, "sash replay: nothing readable in "+why)
+	assert.Contains(t, got.stderr, "sash replay: "+why)
 
-	got = invoke("", "-limit", "1/s", good, empty, blank)
+	zeek := file(t, "zeek", []byte("#separator \\x09\n#path\thttp\n#close\t2026-03-10\n"))
+	w3c := file(t, "w3c", []byte("#Software: IIS\n#Fields: date time c-ip\n"))
+	framed := file(t, "framed", []byte("2026-03-10T12:00:00.5Z stdout F # no log yet\n"))
+	got = invoke("", "-limit", "1/s", good, empty, blank, zeek, w3c, framed)
 	assert.Equal(t, command.OK, got.status, got.stderr)
 	assert.NotContains(t, got.stdout, "NOT COMPLETE")
+	comments := file(t, "comments", []byte("# a\n#b\nx\n"))
+	got = invoke("", "-limit", "1/s", good, comments)
+	assert.Equal(t, "sash replay: no line of "+comments+" can be read; line 3: no known format: see -format and -time\n", got.stderr)
+}
+
+// A file is none that can be read if each of its lines is refused for its cost, and neither is one that is cut off.
+func TestRun_FilesOfWhichEachLineIsRefused(t *testing.T) {
+	good, bad := file(t, "good.csv", []byte("when,n\n1,1\n")), file(t, "bad.csv", []byte("when,n\n1,x\n2,x\n"))
+	got := invoke("", "-limit", "1/s", "-time", "when", "-cost", "n", good, bad)
+	assert.Equal(t, command.Failed, got.status)
+	assert.Equal(t, "sash replay: no line of "+bad+` can be read; line 2: n "x" is not a whole number of 64 bits`+"\n", got.stderr)
+
+	for _, none := range []string{"when,n\n", "when,n\n1,1\n1,x\n"} {
+		got = invoke("", "-limit", "1/s", "-time", "when", "-cost", "n", good, file(t, "some.csv", []byte(none)))
+		assert.Equal(t, command.OK, got.status, got.stderr)
+	}
+	got = invoke("", "-limit", "1/s", "-time", "when", "-cost", "n", "-to", "1970-01-01T00:00:02", good, file(t, "later.csv", []byte("when,n\n3,1\n1,x\n")))
+	assert.Equal(t, command.OK, got.status, got.stderr)
+
+	cut := zipped(t, "x\ny\n")
+	broken := file(t, "broken", cut[:len(cut)-1])
+	got = invoke("1000000\ta\n", "-limit", "1/s", "-", broken)
+	assert.Equal(t, command.Failed, got.status)
+	assert.Equal(t, 1, strings.Count(got.stderr, broken), got.stderr)
 }

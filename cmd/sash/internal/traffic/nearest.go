@@ -36,7 +36,7 @@ type mismatch struct {
 // faultOfUnknown counts a line that no format reads. Of lines that are not kept, the reason is not looked for.
 func (s *source) faultOfUnknown(line string) {
 	why := ""
-	if len(s.faults) < MaxFaults {
+	if len(s.faults) < MaxFaults || s.unread == nil {
 		why = s.unknown(line)
 	}
 	s.fault(why, line)
@@ -44,9 +44,9 @@ func (s *source) faultOfUnknown(line string) {
 
 // unknown returns what is wrong with a line that no format reads.
 func (s *source) unknown(line string) string {
-	text, behind := line, ""
-	if inner, _, whole, err := s.layers.afresh().unwrap(line); len(s.layers) > 0 && err == nil && whole {
-		text, behind = inner, " behind the prefix of "+s.layers.about()
+	text, behind := s.bare(line), ""
+	if text != line {
+		behind = " behind the prefix of " + s.layers.about()
 	}
 	if strings.HasPrefix(text, "{") {
 		if err := newJSON(&wanted{}).decode(text, &record{}); err != nil {

@@ -32,7 +32,8 @@ type source struct {
 	decoder decoder // nil until the format is known
 	why     string  // why it is that format
 	title   string  // what the lines are
-	known   bool    // whether a line has been read
+	known   bool    // whether a line has been decoded
+	counted bool    // whether a line is an event, or is left out
 	lacking error   // that the first line lacks a field; nil: it has all
 	waiting []waitingLine
 	record  record
@@ -48,6 +49,7 @@ type source struct {
 	fractions bool    // whether a time is no whole second
 
 	faults    []FaultyLine
+	unread    *FaultyLine // the first of them that is no comment, if it comes before all lines that are read
 	brokenOff []FaultyLine
 	billed    int64 // the sum of all estimates and costs
 	oldest    int64 // the earliest time of a line so far
@@ -261,6 +263,7 @@ func (s *source) decodeBare(line, whole string) error {
 	}
 	s.known, s.title = true, r.title
 	if !s.settings.Selection.has(r.at, s.where, r.values) {
+		s.counted = true
 		s.leftOut++
 		return nil
 	}
@@ -268,6 +271,7 @@ func (s *source) decodeBare(line, whole string) error {
 		s.fault(err.Error(), whole)
 		return nil
 	}
+	s.counted = true
 	if r.cut {
 		s.cutShort++
 	}
@@ -307,6 +311,17 @@ func (s *source) fault(why, line string) {
 	if len(s.faults) < MaxFaults {
 		s.faults = append(s.faults, FaultyLine{s.file, s.lines, why, Clip(line)})
 	}
+	if !s.counted && s.unread == nil && !strings.HasPrefix(s.bare(line), "#") {
+		s.unread = &FaultyLine{s.file, s.lines, why, Clip(line)}
+	}
+}
+
+// bare returns a line without the prefixes of the file, or as it is if it has others.
+func (s *source) bare(line string) string {
+	if text, _, whole, err := s.layers.afresh().unwrap(line); err == nil && whole {
+		return text
+	}
+	return line
 }
 
 // breakOff records that the file cannot be read beyond this line.

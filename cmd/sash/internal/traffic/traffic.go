@@ -50,7 +50,7 @@ type Traffic struct {
 	Formats   []FileFormat // of each file with a line that could be read
 	Faults    []FaultyLine // the first MaxFaults unreadable lines
 	BrokenOff []FaultyLine // the files that could not be read to the end, with their last line
-	NoneRead  []FaultyLine // the first unreadable line of each file of which no line could be read
+	NoneRead  []FaultyLine // the first unreadable line, but comments, of each other file that has no readable one
 	Jumps     []Jump       // the greatest jump of the clock in each file that has one
 
 	// OtherUnit is a unit in which all times of a file that was read as microseconds, OtherUnitOf,
@@ -153,8 +153,8 @@ func (t *Traffic) addFile(s *source) {
 	room := min(MaxFaults-len(t.Faults), len(s.faults))
 	t.Faults = append(t.Faults, s.faults[:room]...)
 	t.BrokenOff = append(t.BrokenOff, s.brokenOff...)
-	if !s.known && len(s.faults) > 0 {
-		t.NoneRead = append(t.NoneRead, s.faults[0])
+	if !s.counted && s.unread != nil && len(s.brokenOff) == 0 {
+		t.NoneRead = append(t.NoneRead, *s.unread)
 	}
 	if s.known {
 		how := s.how()
