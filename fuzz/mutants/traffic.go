@@ -129,7 +129,7 @@ var ofTraffic = []mutant{
 	},
 	{
 		name: "envoy-lasts-seconds", fault: "the milliseconds of Envoy's JSON are read as seconds",
-		file: "cmd/sash/internal/traffic/json.go", old: "			p.part = inWholeMilliseconds\n", new: "			p.part = inSeconds\n",
+		file: "cmd/sash/internal/traffic/json.go", old: "p.part, p.unit = inWholeMilliseconds,", new: "p.part, p.unit = inSeconds,",
 		tests: "TestLasting_OfEachServer", in: ofLogs,
 	},
 	{
@@ -144,7 +144,12 @@ var ofTraffic = []mutant{
 	},
 	{
 		name: "envoy-has-decimals", fault: "seconds with decimals are read as Envoy's milliseconds",
-		file: "cmd/sash/internal/traffic/json.go", old: "duration).Raw, \".\")", new: "duration).Raw, \"s\")",
+		file: "cmd/sash/internal/traffic/json.go", old: "lasts.Raw, \".\")", new: "lasts.Raw, \"s\")",
+		tests: "TestLasting_OfEachServer", in: ofLogs,
+	},
+	{
+		name: "envoy-has-no-duration", fault: "a line of nginx with a name of Envoy's is dated at its beginning",
+		file: "cmd/sash/internal/traffic/json.go", old: "return lasts.Exists() && ", new: "return ",
 		tests: "TestLasting_OfEachServer", in: ofLogs,
 	},
 	{

@@ -211,10 +211,11 @@
 //	W3C         time-taken: milliseconds of IIS, seconds of CloudFront  the end
 //	CSV         a column duration, in seconds                        the beginning
 //
-// JSON is Envoy's if its first line has downstream_remote_address, downstream_local_address, response_flags or
-// upstream_cluster, and a duration without decimals. Other JSON has duration in seconds. If the time is from
-// start_time, it is the beginning. A line of Envoy that has start_time and another time was dated by a
-// collector: that time is the end.
+// JSON is Envoy's if its first line has a duration without decimals, and downstream_remote_address,
+// downstream_local_address, response_flags, upstream_cluster, response_code_details,
+// upstream_transport_failure_reason or x-envoy-origin-path. Other JSON has duration in seconds. A time from
+// start_time is the beginning. Another time of Envoy is taken for the beginning, too. If another time than
+// start_time is read from a first line that has both, it is the end.
 //
 // A request that lasts long is logged long after its beginning, and finds its place if it comes at most
 // -reorder lines late.

@@ -36,7 +36,7 @@ func inUnits(length int64) func(string) string {
 	return func(v string) string { return scaled(v, length) }
 }
 
-// inWholeMilliseconds returns milliseconds without decimals in nanoseconds.
+// inWholeMilliseconds returns milliseconds without decimals in nanoseconds. Other text stays: lastsOf refuses it.
 func inWholeMilliseconds(v string) string {
 	if strings.Contains(v, ".") {
 		return v

@@ -49,6 +49,10 @@ func TestLasting_OfEachServer(t *testing.T) {
 		{"another server with a start_time and a response_code", "", `{"start_time":"2026-03-10T00:00:10.479Z","duration":2,"response_code":200,"remote_addr":"192.0.2.1"}`, "00:00:10.479", 2 * time.Second},
 		{"another server with the address of the peer", "", `{"start_time":"2026-03-10T00:00:10.479Z","duration":1.5,"downstream_remote_address":"192.0.2.1:99"}`, "00:00:10.479", 1500 * time.Millisecond},
 		{"another server with another time", "", `{"@timestamp":"2026-03-10T00:00:10.500Z","duration":0.5,"downstream_remote_address":"192.0.2.1:99"}`, "00:00:10", 500 * time.Millisecond},
+		{"another server with Envoy's name of a cluster", "", `{"time_iso8601":"2026-03-10T00:00:10Z","remote_addr":"192.0.2.1","request_time":9.000,"upstream_cluster":"api"}`, "00:00:01", 9 * time.Second},
+		{"Envoy by the reason of its response", "", `{"@timestamp":"2026-03-10T00:00:10Z","duration":11,"response_code_details":"via_upstream","client_ip":"192.0.2.1"}`, "00:00:10", 11 * time.Millisecond},
+		{"Envoy by the reason of a failure", "", `{"@timestamp":"2026-03-10T00:00:10Z","duration":11,"upstream_transport_failure_reason":null,"client_ip":"192.0.2.1"}`, "00:00:10", 11 * time.Millisecond},
+		{"Envoy by its header of the path", "", `{"@timestamp":"2026-03-10T00:00:10Z","duration":11,"x-envoy-origin-path":"/","client_ip":"192.0.2.1"}`, "00:00:10", 11 * time.Millisecond},
 		{"Apache in microseconds", `%h %t "%r" %D`, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 1500`, "00:00:10", 1500 * time.Microsecond},
 		{"Apache in milliseconds", `%h %t "%r" %{ms}T`, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 1500`, "00:00:10", 1500 * time.Millisecond},
 		{"Apache in seconds", `%h %t "%r" %T`, `192.0.2.1 [10/Mar/2026:00:00:10 +0000] "GET / HTTP/1.1" 2`, "00:00:10", 2 * time.Second},
@@ -78,6 +82,20 @@ func TestLasting_OfEachServer(t *testing.T) {
 	at, lasts, err := lastsIn(t, Settings{Time: "when", Key: Key{}}, "when,duration\n10,0.25\n")
 	require.NoError(t, err)
 	assert.Equal(t, "10 250ms", at.Format("5")+" "+lasts.String())
+}
+
+// The report says in which unit duration is read.
+func TestLasting_TheReportSaysTheUnit(t *testing.T) {
+	for log, want := range map[string]string{
+		`{"ts":10,"remote_addr":"192.0.2.1","duration":7}`:                                  "from duration in seconds",
+		`{"start_time":10,"downstream_remote_address":"192.0.2.1:99","duration":7}`:         "from duration in milliseconds, as Envoy's",
+		`{"start_time":10,"downstream_remote_address":"192.0.2.1:99","request_time":"0.5"}`: "from request_time",
+	} {
+		tr, err := Read(t.Context(), &Settings{Lasting: "test"}, []string{StandardInput}, strings.NewReader(log+"\n"), io.Discard, func(*Traffic, []Event) error { return nil })
+		require.NoError(t, err)
+		require.Len(t, tr.Formats, 1)
+		assert.True(t, strings.HasSuffix(tr.Formats[0].Why, "duration of the request "+want), tr.Formats[0].Why)
+	}
 }
 
 // A field named duration is the field of the file, in the unit that the log has.

@@ -35,6 +35,7 @@ type jsonPath struct {
 	alias
 	header bool // whether a line may be without it, or have several values
 	lines  bool // whether several values are joined by line feeds
+	unit   string // of a duration, for the report
 }
 
 func newJSON(w *wanted) decoder { return &jsonLines{wanted: w, clock: timeReader{unit: w.unit}} }
@@ -43,7 +44,7 @@ func (j *jsonLines) name() string { return "json" }
 
 func (j *jsonLines) has(i int) bool { return j.paths[i+1].path != "" }
 
-// datesEnds is true of nginx and Caddy.
+// datesEnds reports whether the time is the end of a request, as of nginx and Caddy.
 func (j *jsonLines) datesEnds() bool { return !j.begun }
 
 func (j *jsonLines) decode(line string, r *record) error {
@@ -117,8 +118,11 @@ func (j *jsonLines) resolve(line string) error {
 		if !found && f.flag != "" && !isOwnHeader(f.name) {
 			return &lackError{f, "JSON", fieldsOf(line)}
 		}
-		if f.name == lasting && p.field == duration && envoy {
-			p.part = inWholeMilliseconds
+		if f.name == lasting && p.field == duration {
+			p.unit = " in seconds"
+			if envoy {
+				p.part, p.unit = inWholeMilliseconds, " in milliseconds, as Envoy's"
+			}
 		}
 		p.lines = isOwnHeader(f.name)
 		p.header = isHeader(f.name) || p.lines || !found
@@ -129,8 +133,8 @@ func (j *jsonLines) resolve(line string) error {
 }
 
 // datesBeginning reports whether the time in that field of a line is the beginning of its request. Traefik's
-// fields are StartUTC and StartLocal. Envoy writes no other time, under any name; if a line of it also has
-// start_time, the other is a collector's.
+// fields are StartUTC and StartLocal. Another time of Envoy is taken for the beginning as well, since formats often
+// give that another name. If the line also has start_time, the other is taken for a collector's, or %EMIT_TIME%.
 func datesBeginning(field, line string, envoy bool) bool {
 	name := strings.TrimPrefix(field, ".")
 	return name == startTime || strings.HasPrefix(name, "Start") || envoy && !gjson.Get(line, startTime).Exists()
@@ -152,14 +156,16 @@ func isDuration(line string, p jsonPath) bool {
 // startTime is the field in which Envoy logs the beginning of a request.
 const startTime = "start_time"
 
-// fieldsOfEnvoy are fields that Envoy logs, and no other server does by these names.
-var fieldsOfEnvoy = []string{"downstream_remote_address", "downstream_local_address", "response_flags", "upstream_cluster"}
+// fieldsOfEnvoy are fields by which Envoy is told from other servers.
+var fieldsOfEnvoy = []string{"downstream_remote_address", "downstream_local_address", "response_flags", "upstream_cluster",
+	"response_code_details", "upstream_transport_failure_reason", "x-envoy-origin-path"}
 
 // isOfEnvoy reports whether a line is Envoy's. Its duration is in whole milliseconds; other servers log seconds by
 // that name, and decimals of them.
 func isOfEnvoy(line string) bool {
-	return slices.ContainsFunc(fieldsOfEnvoy, func(name string) bool { return gjson.Get(line, name).Exists() }) &&
-		!strings.Contains(gjson.Get(line, duration).Raw, ".")
+	lasts := gjson.Get(line, duration)
+	return lasts.Exists() && !strings.Contains(lasts.Raw, ".") &&
+		slices.ContainsFunc(fieldsOfEnvoy, func(name string) bool { return gjson.Get(line, name).Exists() })
 }
 
 // find returns the path of the first of the fields that the line has. A name with a leading dot
@@ -243,7 +249,7 @@ func (j *jsonLines) about() string {
 	text := ", time from " + j.paths[0].field
 	for i, f := range j.wanted.fields {
 		if got := j.paths[i+1].field; f.flag != "" && got != f.name {
-			text += fmt.Sprintf(", %s from %s", f.name, got)
+			text += fmt.Sprintf(", %s from %s%s", f.name, got, j.paths[i+1].unit)
 		}
 	}
 	return text
