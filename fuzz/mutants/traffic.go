@@ -24,8 +24,18 @@ var ofTraffic = []mutant{
 	},
 	{
 		name: "prefix-or-pattern", fault: "a pattern that fits with the prefix and without it reads a word of the collector as the client",
-		file: "cmd/sash/internal/traffic/prefix.go", old: "case !s.suit(inner):", new: "case !s.suit(inner) || s.suit(lines):",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "case !s.suits(inner):", new: "case !s.suits(inner) || s.suits(lines):",
 		tests: "TestPrefixes_TwoReadings", in: ofLogs,
+	},
+	{
+		name: "prefix-or-column", fault: "the first of columns between bars is taken for docker compose's prefix",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "case s.suits(lines) && asColumn:", new: "case s.suits(lines) && asColumn && p == nil:",
+		tests: "TestPrefixes_OfColumns", in: ofLogs,
+	},
+	{
+		name: "prefix-by-one-line", fault: "one line that fits with the prefix and without it makes a whole file unreadable",
+		file: "cmd/sash/internal/traffic/prefix.go", old: "return 2*n > of || of == 0", new: "return n > 0 || of == 0",
+		tests: "TestPrefixes_OfColumns", in: ofLogs,
 	},
 	{
 		name: "headings-behind-times-are-not-read", fault: "a log whose heading names its fields is not found behind --timestamps",

@@ -53,8 +53,8 @@
 // json, the files of Kubernetes (CRI) and of docker (json-file), docker compose, kubectl logs --prefix, and
 // --timestamps. Up to four may stand before a line. If most of the first lines have a prefix, all lines must. The
 // parts of a long line are joined; the report counts the lines that a later one continues. A prefix in which an
-// address stands for a name is refused, since that may be the client. So is a FILE whose lines fit -time or a
-// pattern of -format with a prefix and without it.
+// address stands for a name is refused, since that may be the client. So is a FILE most of whose lines fit -time
+// or a pattern of -format with a prefix and without it.
 //
 // Lines that begin with two addresses or more are refused unless -format is given. The first may be a
 // virtual host, or a client in X-Forwarded-For. Then -format '%{X-Forwarded-For}i %h %l %u %t "%r" %>s %b'

@@ -29,7 +29,7 @@ func stripDocker(line string) (part, error) {
 		return part{}, errNoPrefix
 	}
 	text, ended := strings.CutSuffix(log, "\n")
-	return oneLine(part{strings.TrimSuffix(text, "\r"), stream, !ended})
+	return oneLine(part{text: strings.TrimSuffix(text, "\r"), stream: stream, more: !ended})
 }
 
 // stripJournal takes the line out of an entry of journalctl -o json, whose MESSAGE is text, or an array of
@@ -88,7 +88,7 @@ func stripCRI(line string) (part, error) {
 	if !found || stream != "stdout" && stream != "stderr" || tag != "F" && tag != "P" || !whole && len(rest) != len(tags) {
 		return part{}, errNoPrefix
 	}
-	return part{text, stream, tag == "P"}, nil
+	return part{text: text, stream: stream, more: tag == "P"}, nil
 }
 
 // stripSyslog strips <190>1 2026-03-10T12:00:00Z host nginx 17 - [id key="value"].
@@ -190,7 +190,7 @@ func stripCompose(line string) (part, error) {
 	if !found || !padded || !spaced && text != "" || !isProgram(name) {
 		return part{}, errNoPrefix
 	}
-	return nameOf(name, "docker compose", part{text: text})
+	return nameOf(name, "docker compose", part{text: text, name: name})
 }
 
 // stripTimestamp strips a time, as kubectl logs --timestamps and docker logs -t write it.

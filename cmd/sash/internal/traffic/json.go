@@ -33,8 +33,8 @@ type jsonLines struct {
 type jsonPath struct {
 	path string
 	alias
-	header bool // whether a line may be without it, or have several values
-	lines  bool // whether several values are joined by line feeds
+	header bool   // whether a line may be without it, or have several values
+	lines  bool   // whether several values are joined by line feeds
 	unit   string // of a duration, for the report
 }
 

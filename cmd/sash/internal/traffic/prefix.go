@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,7 @@ type part struct {
 	text   string
 	stream string // parts of one line have the same
 	more   bool   // whether the rest of the line comes in a later part
+	name   string // of what wrote the line, if it might be a column as well
 }
 
 // prefixes are all prefixes. Of those that stand before most lines of a file, the first is stripped.
@@ -188,9 +190,9 @@ func (s *source) unwrapAndChoose(lines []waitingLine) error {
 	return s.choose(lines)
 }
 
-// unwrapByFields finds the further prefixes of lines whose fields the settings name, if only what stands
-// behind these has all the fields. It refuses the file if the lines have all of them with the prefixes, too:
-// what the collector wrote may then stand where the client should.
+// unwrapByFields finds the further prefixes of lines whose fields the settings name. They are stripped if only
+// what stands behind them has all the fields. If the lines have all of them with the prefixes, too, the file is
+// refused: what the collector wrote may then stand where the client should.
 func (s *source) unwrapByFields(lines []waitingLine) ([]waitingLine, error) {
 	inner, outer := lines, len(s.layers)
 	further := slices.Clip(s.layers)
@@ -199,10 +201,13 @@ func (s *source) unwrapByFields(lines []waitingLine) ([]waitingLine, error) {
 		if p == nil {
 			break
 		}
+		asColumn := s.settings.columns() && p.differs(inner)
 		further, inner = append(further, p.layer()), p.within(inner)
 		switch {
-		case !s.suit(inner):
-		case s.suit(lines):
+		case !s.suits(inner):
+		case s.suits(lines) && asColumn:
+			return lines, nil
+		case s.suits(lines):
 			return nil, fmt.Errorf("%s: the flags fit its lines with the prefix of %s and without it: nothing tells which is meant. "+
 				"Remove it first, or name fields that are only there with it or without it", s.file, further[outer:].about())
 		default:
@@ -212,15 +217,43 @@ func (s *source) unwrapByFields(lines []waitingLine) ([]waitingLine, error) {
 	return lines, nil
 }
 
-// suit reports whether one of the lines has all fields that the settings name, or is a heading with them.
-func (s *source) suit(lines []waitingLine) bool {
+// differs reports whether the lines have several names in the prefix, or some have none. A column between bars
+// differs, from its heading at least.
+func (p prefix) differs(lines []waitingLine) bool {
+	first := ""
+	return slices.ContainsFunc(lines, func(l waitingLine) bool {
+		if l.why != "" || isBlank(l.text) {
+			return false
+		}
+		got, err := p.strip(l.text)
+		first = cmp.Or(first, got.name)
+		return err != nil || got.name != first
+	})
+}
+
+// suits reports whether most of the lines but headings have all fields that the settings name, or there are only
+// headings with them. A client may have sent a few that have them.
+func (s *source) suits(lines []waitingLine) bool {
 	probe := newSource(s.settings, s.file, s.files)
 	if err := probe.choose(lines); err != nil || probe.decoder == nil {
 		return false
 	}
-	return slices.ContainsFunc(lines, func(l waitingLine) bool {
-		return l.why == "" && !isBlank(l.text) && probe.decoder.decode(l.text, &probe.record) == nil
-	})
+	n, of, headings := 0, 0, 0
+	for _, l := range lines {
+		if l.why != "" || isBlank(l.text) {
+			continue
+		}
+		probe.record.heading = false
+		switch err := probe.decoder.decode(l.text, &probe.record); {
+		case err != nil:
+			of++
+		case probe.record.heading:
+			headings++
+		default:
+			n, of = n+1, of+1
+		}
+	}
+	return 2*n > of || of == 0 && headings > 0
 }
 
 // namesFields reports whether the settings say where fields are in a line. They may then say so of the

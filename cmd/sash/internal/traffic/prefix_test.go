@@ -127,6 +127,31 @@ func TestPrefixes_TwoReadings(t *testing.T) {
 	}
 }
 
+// Columns between bars are no prefix of docker compose, whose name is the same in each line, and a few lines that a
+// client has sent make no file unreadable.
+func TestPrefixes_OfColumnsAndOfMixedLines(t *testing.T) {
+	bars := "host | when | n\nweb-1 | 1773144000 | 1\nweb-2 | 1773144001 | 2\n"
+	for _, args := range [][]string{{"-time", "when"}, {"-time", "when", "-key", "n"}, {"-time", "when", "-format", "csv", "-cost", "n"}} {
+		tr := readLog(t, bars, args...)
+		assert.EqualValues(t, 2, tr.Events, args)
+		assert.NotContains(t, tr.Formats[0].Why, "prefix")
+	}
+	tr := readLog(t, "web-1  | when,n\nweb-1  | 1773144000,1\nweb-1  | 1773144001,2\n", "-time", "when", "-key", "n")
+	assert.Equal(t, []string{"1", "2"}, tr.Clients)
+	tr = readLog(t, "web-1  | when,n\n", "-time", "when", "-key", "n")
+	assert.EqualValues(t, 1, tr.Headings)
+	_, err := tryLog(t, "web-1 | when | n\nweb-1 | 1773144000 | 1\n", "-time", "when")
+	assert.ErrorContains(t, err, "with the prefix of docker compose and without it")
+
+	const cri, own = "2026-03-10T12:00:00.5Z stdout F ", "2026-03-10T12:00:01Z 203.0.113.9 x\n"
+	pattern := []string{"-format", "$time stdout F 203.0.113.9 $user $rest", "-key", "user"}
+	tr = readLog(t, strings.Repeat(cri+"203.0.113.9 ann x\n", 3)+cri+"2026-03-10T12:00:01Z stdout F 203.0.113.9 eve x\n", pattern...)
+	assert.Equal(t, []string{"ann"}, tr.Clients)
+	assert.EqualValues(t, 1, tr.Unreadable)
+	_, err = tryLog(t, cri+"x\n"+strings.Repeat(cri+own, 2), "-format", "$time $remote_addr $rest", "-key", "addr")
+	assert.ErrorContains(t, err, "with the prefix of CRI and without it")
+}
+
 // A name that is an address may be the client, so it is not stripped.
 func TestPrefixes_AnAddressIsNotStripped(t *testing.T) {
 	rest := strings.TrimPrefix(clf, "192.0.2.1")
