@@ -250,7 +250,7 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "suggest-makes-a-file-in-place", fault: "a process that is killed leaves a part of a new file of policies",
-		file: "cmd/sash/internal/suggest/policyfile.go", old: "writeNew(temporary, text); err != nil {", new: "writeNew(f.path, text); err == nil {",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: "err := writeNew(temporary, text)", new: "err := errors.ErrUnsupported",
 		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsWhole",
 	},
 	{
@@ -260,8 +260,13 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "suggest-makes-no-file-without-links", fault: "on a file system without hard links, no file of policies is made",
-		file: "cmd/sash/internal/suggest/policyfile.go", old: "errors.Is(err, fs.ErrPermission) || errors", new: "err == nil && errors",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: "if err != nil && !errors.Is(err, fs.ErrExist) {", new: "if false {",
 		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsMadeWithoutLinks",
+	},
+	{
+		name: "suggest-writes-half", fault: "a policy is written though a part of the log could not be read",
+		file: "cmd/sash/internal/suggest/run.go", old: "if !complete {", new: "if false {",
+		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsNotMadeOfHalfALog",
 	},
 	{
 		name: "suggest-makes-a-file-invalid", fault: "a policy is added to a file of policies that does not load with it",

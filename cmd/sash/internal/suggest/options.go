@@ -232,5 +232,5 @@ func (o *options) usage(w io.Writer) {
 	io.WriteString(w, usageText)
 	o.flags.SetOutput(w)
 	o.flags.PrintDefaults()
-	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the fields that flags name, or if the picture or the\npolicy could not be written; 2 for a wrong command line; 130 if interrupted.\n")
+	io.WriteString(w, "\nExit status: 0; 1 if a file could not be read, or not to its end, or held\nnothing readable or not the fields that flags name, and then no policy is\nwritten, or if the picture or the policy could not be\nwritten; 2 for a wrong command line; 130 if interrupted.\n")
 }

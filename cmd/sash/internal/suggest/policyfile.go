@@ -107,21 +107,23 @@ func (f *policyFile) add(added []string) error {
 	return f.replace(text)
 }
 
-// create makes the file, all at once, unless there is one by now. Its mode is what the umask leaves.
+// create makes the file unless there is one by now: all at once, if the file system has hard links. Its mode is what
+// the umask leaves.
 func (f *policyFile) create(text []byte) error {
 	temporary := fmt.Sprintf("%s.%x", f.path, rand.Uint64())
-	if err := writeNew(temporary, text); err != nil {
-		return err
+	err := writeNew(temporary, text)
+	var removal error
+	if err == nil {
+		err = f.link(temporary, f.path) // unlike a renaming, it replaces nothing
+		removal = os.Remove(temporary)
 	}
-	defer os.Remove(temporary)
-	err := f.link(temporary, f.path) // unlike a renaming, it replaces nothing
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
-		err = writeNew(f.path, text) // the file system has no links
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = writeNew(f.path, text)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return f.changed(nil)
+		err = f.changed(nil)
 	}
-	return err
+	return errors.Join(err, removal)
 }
 
 // writeNew writes a file that is not there yet.
@@ -149,7 +151,7 @@ func (f *policyFile) replace(text []byte) error {
 		return err
 	}
 	// Look at the file as late as possible. An edit between here and the renaming would be lost.
-	mode, err := f.unchanged()
+	mode, err := f.checkUnchanged()
 	if err != nil {
 		return err
 	}
@@ -159,8 +161,9 @@ func (f *policyFile) replace(text []byte) error {
 	return os.Rename(temporary.Name(), f.path)
 }
 
-// unchanged returns the mode of the file if it is what it was when the command began, by the same links.
-func (f *policyFile) unchanged() (fs.FileMode, error) {
+// checkUnchanged returns the file's mode, or an error if its content or its links have changed since the command
+// began.
+func (f *policyFile) checkUnchanged() (fs.FileMode, error) {
 	info, err := os.Stat(f.path)
 	if err != nil {
 		return 0, f.changed(err)

@@ -108,7 +108,7 @@ func TestPolicyFile_IsNotOverwritten(t *testing.T) {
 
 	got = invoke("", "-policy", filepath.Join(path, "none", "limits.yaml"), "-window", "1m", shop)
 	require.Equal(t, command.Failed, got.status)
-	require.Contains(t, got.stderr, "no such file")
+	require.Contains(t, got.stderr, "sash suggest: open "+filepath.Join(path, "none", "limits.yaml")+": ")
 }
 
 // An editing is a log of one client, during whose reading something is done.
@@ -137,7 +137,7 @@ func TestPolicyFile_IsLeftAloneIfItHasChanged(t *testing.T) {
 		why    string
 	}{
 		"edited":  {before, write, after, ""},
-		"removed": {before, remove, "", ": stat PATH: no such file"},
+		"removed": {before, remove, "", ": "},
 		"made":    {"", write, after, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestPolicyFile_IsLeftAloneIfItHasChanged(t *testing.T) {
 			log := &editing{strings.NewReader(minutes(3, 3)), func() { tt.edit(path) }}
 			status := Run(t.Context(), []string{"-policy", path, "-window", "1m"}, log, &stdout, &stderr)
 			require.Equal(t, command.Failed, status)
-			require.Contains(t, stderr.String(), "-policy: "+path+" has changed since the command began; run it again"+strings.ReplaceAll(tt.why, "PATH", path))
+			require.Contains(t, stderr.String(), "-policy: "+path+" has changed since the command began; run it again"+tt.why)
 			require.Contains(t, stdout.String(), "suggested", "the report is there all the same")
 			entries, err := os.ReadDir(filepath.Dir(path))
 			require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestPolicyFile_IsTheOneThatWasRead(t *testing.T) {
 		require.NoError(t, os.Remove(was))
 		require.NoError(t, os.Mkdir(was, 0o700))
 	})
-	require.Contains(t, said, "run it again: read "+was+": is a directory")
+	require.Contains(t, said, "run it again: ", "a directory is there now")
 }
 
 // A new file has its name only once it is whole, so a process that is killed leaves no half of it.
@@ -205,7 +205,7 @@ func TestPolicyFile_IsWhole(t *testing.T) {
 
 // A file system may have no hard links, by which a new file gets its name. It is then written in place.
 func TestPolicyFile_IsMadeWithoutLinks(t *testing.T) {
-	for _, reason := range []error{fs.ErrPermission, errors.ErrUnsupported} {
+	for _, reason := range []error{fs.ErrPermission, errors.ErrUnsupported, io.ErrClosedPipe} {
 		path := limitsFile(t, "")
 		f := &policyFile{path: path, given: path, link: func(from, to string) error {
 			return &os.LinkError{Op: "link", Old: from, New: to, Err: reason}
@@ -217,9 +217,32 @@ func TestPolicyFile_IsMadeWithoutLinks(t *testing.T) {
 		require.Len(t, entries, 1, "nothing is left behind")
 		require.ErrorContains(t, f.create([]byte("policies")), "has changed since the command began")
 	}
-	f := &policyFile{path: limitsFile(t, ""), link: func(string, string) error { return io.ErrClosedPipe }}
-	require.ErrorIs(t, f.create(nil), io.ErrClosedPipe)
-	require.NoFileExists(t, f.path)
+}
+
+// If no file can be made next to it, it is written in place, and the error names the file that was asked for.
+func TestPolicyFile_IsMadeWithoutAnotherFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("a", 245)+".yaml")
+	f := &policyFile{path: path, given: path, link: os.Link}
+	require.NoError(t, f.create([]byte("policies")))
+	require.Equal(t, "policies", content(t, path))
+
+	path = filepath.Join(path, "none", "limits.yaml")
+	f = &policyFile{path: path, given: path, link: os.Link}
+	var fault *fs.PathError
+	require.ErrorAs(t, f.create([]byte("policies")), &fault)
+	require.Equal(t, path, fault.Path)
+}
+
+// A policy of half a log is not written, as a script may deploy it.
+func TestPolicyFile_IsNotMadeOfHalfALog(t *testing.T) {
+	path, bad := limitsFile(t, ""), filepath.Join(t.TempDir(), "bad")
+	require.NoError(t, os.WriteFile(bad, []byte("x\n"), 0o600))
+	got := invoke(minutes(3, 3), "-policy", path, "-window", "1m", "-", bad)
+	require.Equal(t, command.Failed, got.status)
+	require.Equal(t, "sash suggest: no line of "+bad+" can be read; line 1: no known format: see -format and -time\n"+
+		"sash suggest: -policy: a part of the log is missing, so "+path+" is as it was\n", got.stderr)
+	require.Contains(t, got.stdout, "suggested", "the report is there all the same")
+	require.NoFileExists(t, path)
 }
 
 // A link to no file cannot be extended, and no file is made in its place.
@@ -228,7 +251,7 @@ func TestPolicyFile_IsNoLinkToNothing(t *testing.T) {
 	require.NoError(t, os.Symlink("none.yaml", link))
 	got := invoke("", "-policy", link, "-window", "1m", shop)
 	require.Equal(t, command.Usage, got.status)
-	require.Contains(t, got.stderr, "-policy: open "+link+": no such file")
+	require.Contains(t, got.stderr, "-policy: open "+link+": ")
 }
 
 func TestPolicyFile_SaysWhatItCannotTell(t *testing.T) {

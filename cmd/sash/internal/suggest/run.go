@@ -86,10 +86,11 @@
 //
 // With -policy the policy is added to a file of package policyfile, as a shadow, and nothing else of the
 // file changes; or a new file is made. The file must not have a policy of that -name. What a file cannot
-// say is refused. The file is written all at once. If it was edited, or made, or a link to it changed, after
-// the command began, it is left alone, and the command fails. So it does if the file would then be invalid: two
-// quotas of one name, or too many limits.
-// The functions that the file names are taken to be there.
+// say is refused. The file is written all at once. Only of a new file on a file system without hard links, a
+// process that is killed may leave a part. If the file was edited, or made, or a link to it changed, after the
+// command began, it is left alone, and the command fails. So it does if the file would then be invalid: two
+// quotas of one name, or too many limits. And so it does if a file of the log could not be read to its end, or has
+// no readable line. The functions that the file names are taken to be there.
 //
 // With -by, a policy for each group that is shown is added, all in one step. Its name is the values of the group,
 // after -name if that is given. A group without a suggestion, or for whose values a policy has no pattern, gets
@@ -120,8 +121,8 @@
 // and next steps.
 //
 // The exit status is 0; 1 if a file could not be read, or not to its end, or held nothing
-// readable or not the fields that flags name, or if the picture or the policy could not be written; 2 if
-// the command line was wrong; 130 if interrupted, and then no report is written.
+// readable or not the fields that flags name, and then no policy is written, or if the picture or the policy could
+// not be written; 2 if the command line was wrong; 130 if interrupted, and then no report is written.
 package suggest
 
 import (
@@ -160,11 +161,12 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		command.Say(stderr, name, fmt.Errorf("writing the report: %w", err))
 		return command.Failed
 	}
-	if err := o.writePolicy(r); err != nil {
+	status := r.Complain(name, stderr)
+	if err := o.writePolicy(r, status == command.OK); err != nil {
 		command.Say(stderr, name, err)
 		return command.Failed
 	}
-	return r.Complain(name, stderr)
+	return status
 }
 
 // suggest reads the files, and returns the report.
@@ -211,10 +213,14 @@ func (o *options) write(stdout io.Writer, r *report) error {
 	return errors.Join(err, o.writePicture(r))
 }
 
-// writePolicy adds the suggested policy, or one for each group, to the file of -policy if there is one.
-func (o *options) writePolicy(r *report) error {
+// writePolicy adds the suggested policy, or one for each group, to the file of -policy if there is one. It refuses
+// to if the log was not read completely.
+func (o *options) writePolicy(r *report, complete bool) error {
 	if o.file == nil || r.Events == 0 {
 		return nil
+	}
+	if !complete {
+		return fmt.Errorf("-policy: a part of the log is missing, so %s is as it was", o.policy)
 	}
 	if len(o.by) == 0 {
 		text, err := o.fileText(&r.findings)
