@@ -245,7 +245,7 @@ var ofSuggest = []mutant{
 	},
 	{
 		name: "suggest-replaces-a-file-made-since", fault: "a file of policies that is made while the log is read is replaced",
-		file: "cmd/sash/internal/suggest/policyfile.go", old: "err := f.link(temporary, f.path)", new: "err := os.Rename(temporary, f.path)",
+		file: "cmd/sash/internal/suggest/policyfile.go", old: "err = f.link(temporary, f.path)", new: "err = os.Rename(temporary, f.path)",
 		in: "cmd/sash/internal/suggest", tests: "TestPolicyFile_IsLeftAlone",
 	},
 	{

@@ -49,7 +49,7 @@ var ofTraffic = []mutant{
 	},
 	{
 		name: "parts-of-all-streams-are-joined", fault: "a part of a line is continued by the other stream of the container",
-		file: "cmd/sash/internal/traffic/collectors.go", old: "return part{text, stream, tag == \"P\"}, nil", new: "return part{text, \"\", tag == \"P\"}, nil",
+		file: "cmd/sash/internal/traffic/collectors.go", old: "return part{text: text, stream: stream, more: tag == \"P\"}, nil", new: "return part{text: text, more: tag == \"P\"}, nil",
 		tests: "TestPrefixes_PartsOfLines", in: ofLogs,
 	},
 	{
@@ -179,8 +179,28 @@ var ofTraffic = []mutant{
 	},
 	{
 		name: "reorder-zero-is-the-default", fault: "-reorder 0 puts lines in order as without the flag",
-		file: "cmd/sash/internal/traffic/settings.go", old: "if s.Reorder = n; n == 0 {", new: "if s.Reorder = n; n < 0 {",
+		file: "cmd/sash/internal/traffic/settings.go", old: "if s.Reorder = int(n); n == 0 {", new: "if s.Reorder = int(n); n < 0 {",
 		tests: "TestRead_PutsNothingInOrder", in: ofLogs,
+	},
+	{
+		name: "nothing-is-sorted-and-said-to-be", fault: "with -reorder 0 the report says that late lines were sorted by time",
+		file: "cmd/sash/internal/replay/report.go", old: "sorted: o.Reorder != traffic.InOrder", new: "sorted: true",
+		tests: "TestRun_NothingIsSorted", in: "cmd/sash/internal/replay",
+	},
+	{
+		name: "reorder-in-decimals", fault: "-reorder 0x400 is refused",
+		file: "cmd/sash/internal/traffic/settings.go", old: "strconv.ParseInt(v, 0, strconv.IntSize)", new: "strconv.ParseInt(v, 10, strconv.IntSize)",
+		tests: "TestSettings_RefusesRoom", in: ofLogs,
+	},
+	{
+		name: "costs-are-formats", fault: "lines that are refused for their cost are said to be of another format",
+		file: "cmd/sash/internal/output/output.go", old: "if len(s.Formats) == 0 {", new: "if s.Lines > 0 {",
+		tests: "TestRun_CostsThatAreNoWholeNumbers", in: "cmd/sash/internal/replay",
+	},
+	{
+		name: "columns-are-lasting", fault: "a column with the name that messages have for durations cannot be named",
+		file: "cmd/sash/internal/traffic/duration.go", old: "\"\\x00duration of", new: "\"duration of",
+		tests: "TestDuration_OfAColumn", in: ofLogs,
 	},
 	{
 		name: "reorder-without-a-bound", fault: "a -reorder that no machine has memory for panics",

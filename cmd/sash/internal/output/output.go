@@ -73,7 +73,10 @@ func (s *Summary) nothing() string {
 	if s.Unreadable == 0 && len(s.BrokenOff) == 0 {
 		return "no event in " + s.Source()
 	}
-	text := "nothing readable in " + s.Source() + ": name the format by -format, or the field of the time by -time"
+	text := "nothing readable in " + s.Source()
+	if len(s.Formats) == 0 {
+		text += ": name the format by -format, or the field of the time by -time"
+	}
 	if len(s.UnreadableLines) > 0 {
 		first := s.UnreadableLines[0]
 		text += fmt.Sprintf("; line %d of %s: %s", first.Line, first.File, first.Why)

@@ -239,8 +239,8 @@ func TestRun_BrokenGzipIsReplayedAsFarAsItGoes(t *testing.T) {
 	assert.Contains(t, invoke("", "-limit", "1/s", name).stdout, "NOT COMPLETE: "+name)
 }
 
-// A file without a readable line does not go unnoticed among others. An empty file is no fault, and neither is one of
-// headings or comments.
+// A file without a readable line does not go unnoticed among others. An empty file is no fault, and neither is a
+// file of headings or comments.
 func TestRun_FilesOfWhichNothingIsRead(t *testing.T) {
 	good, bad := file(t, "good", []byte("1000000\ta\n")), file(t, "bad", []byte("\nx\ny\n"))
 	empty, blank := file(t, "empty", nil), file(t, "blank", []byte("\n\n"))
@@ -272,12 +272,12 @@ func TestRun_FilesOfWhichNothingIsRead(t *testing.T) {
 	assert.Equal(t, "sash replay: no line of "+comments+" can be read; line 3: no known format: see -format and -time\n", got.stderr)
 }
 
-// A file is none that can be read if each of its lines is refused for its cost, and neither is one that is cut off.
+// A file has no readable line if each one is refused for its cost. A file that is cut off is named once.
 func TestRun_FilesOfWhichEachLineIsRefused(t *testing.T) {
 	good, bad := file(t, "good.csv", []byte("when,n\n1,1\n")), file(t, "bad.csv", []byte("when,n\n1,x\n2,x\n"))
 	got := invoke("", "-limit", "1/s", "-time", "when", "-cost", "n", good, bad)
 	assert.Equal(t, command.Failed, got.status)
-	assert.Equal(t, "sash replay: no line of "+bad+` can be read; line 2: n "x" is not a whole number of 64 bits`+"\n", got.stderr)
+	assert.Equal(t, "sash replay: no line of "+bad+` can be read; line 2: n "x" is not a whole number of 64 bits, as a cost must be`+"\n", got.stderr)
 
 	for _, none := range []string{"when,n\n", "when,n\n1,1\n1,x\n"} {
 		got = invoke("", "-limit", "1/s", "-time", "when", "-cost", "n", good, file(t, "some.csv", []byte(none)))
@@ -291,4 +291,22 @@ func TestRun_FilesOfWhichEachLineIsRefused(t *testing.T) {
 	got = invoke("1000000\ta\n", "-limit", "1/s", "-", broken)
 	assert.Equal(t, command.Failed, got.status)
 	assert.Equal(t, 1, strings.Count(got.stderr, broken), got.stderr)
+}
+
+// With -reorder 0, a late line is replayed where it stands, and the report does not say that it was sorted.
+func TestRun_NothingIsSorted(t *testing.T) {
+	log := file(t, "log", []byte("3000000\ta\n1000000\ta\n"))
+	got := invoke("", "-limit", "1/s", "-reorder", "0", log)
+	assert.Contains(t, got.stdout, "1 line out of order, older than one before in the same file\n")
+	assert.Contains(t, got.stdout, "WARNING: 1 line came too late to be put in order")
+	got = invoke("", "-limit", "1/s", log)
+	assert.Contains(t, got.stdout, "1 line out of order, older than one before in the same file: replayed sorted by time\n")
+}
+
+// The reason for lines that a format reads, and a flag does not, is the flag.
+func TestRun_CostsThatAreNoWholeNumbers(t *testing.T) {
+	log := `{"ts":10,"duration":0.5,"request":{"remote_ip":"192.0.2.1"}}` + "\n"
+	got := invoke(log, "-limit", "1/s", "-cost", "duration")
+	assert.Equal(t, command.Failed, got.status)
+	assert.Equal(t, `sash replay: nothing readable in -; line 1 of -: duration "0.5" is not a whole number of 64 bits, as a cost must be`+"\n", got.stderr)
 }

@@ -31,6 +31,8 @@ type report struct {
 	Limits []verdict `json:"limits,omitzero"` // in the order given, or one for all together; none if there were no events
 
 	Policies *enforcementReport `json:"policies,omitempty"` // with -policy, in place of the limits
+
+	sorted bool // whether lines that were out of order have been put in order, but for late ones
 }
 
 // A verdict is the result of a replay under one limit, or under one policy of several.
@@ -88,6 +90,7 @@ func (o *options) report(files []string, t *traffic.Traffic) report {
 		CutShort: t.CutShort, OutOfOrder: t.OutOfOrder, UnreadableLinesCap: traffic.MaxFaults,
 		Warnings: t.Warnings(o.windows()),
 		Cost:     t.Cost, Estimate: o.Estimate.String(),
+		sorted: o.Reorder != traffic.InOrder,
 	}
 	if o.settle > 0 {
 		r.Settle = o.settle.String()
@@ -146,7 +149,11 @@ const (
 // oddities writes the numbers of lines that were out of order, cut short or not read.
 func (r *report) oddities(w io.Writer) {
 	if r.OutOfOrder > 0 {
-		fmt.Fprintf(w, "%s out of order, older than one before in the same file: replayed sorted by time\n", output.Count(r.OutOfOrder, "line"))
+		how := ""
+		if r.sorted {
+			how = ": replayed sorted by time"
+		}
+		fmt.Fprintf(w, "%s out of order, older than one before in the same file%s\n", output.Count(r.OutOfOrder, "line"), how)
 	}
 	if r.CutShort > 0 {
 		fmt.Fprintf(w, "%s cut short inside the user agent, replayed all the same\n", output.Count(r.CutShort, "line"))

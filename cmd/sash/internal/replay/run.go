@@ -86,7 +86,8 @@
 // address by one of 24. With addr alone it counts whole, however it is written. With -trust, addr
 // is the client behind proxies in that network. Both are decided by httplimit.ByAddress, so clients
 // are the same as for the middleware. The middleware's default is addr/64. A column named addr may have any
-// text: an address is a client without its port, and a line with "-" or nothing there cannot be read.
+// text. A port after an address is dropped, for -where as well. If -key names the column, a line with "-" or nothing
+// there is unreadable.
 //
 // # Which events
 //
@@ -97,10 +98,10 @@
 //	sash replay -limit 60/m -from 2026-03-09 -to 2026-03-16 -without 2026-03-10T12:00..2026-03-10T12:10 access.log
 //	sash replay -limit 5/m -where method=POST -where path=/login -where 'status!=2xx,3xx' access.log
 //
-// A time is as in a log, or a day, or has no seconds. Values are as the log has them; 5xx is a class of the
-// field status, * at the end of a value stands for the rest, and a host without a port for all its ports. If
-// -where is repeated, all of them must hold. A line that is left out is counted as such, and as nothing
-// else.
+// A time is as in a log, or a day, or has no seconds. Values are as the log has them, but for ports in a column
+// named addr; 5xx is a class of the field status, * at the end of a value stands for the rest, and a host without
+// a port for all its ports. If -where is repeated, all of them must hold. A line that is left out is counted as
+// such, and as nothing else.
 //
 // # Order
 //
@@ -109,7 +110,8 @@
 // replayed as it happened. The report counts the lines that were out of order: older than a line
 // before them in the same FILE. Every line finds its place that comes at most -reorder lines
 // late, which several FILEs share. A later one is counted, and replayed at the time of the line
-// before. With -reorder 0, no line changes its place among the lines of its FILE.
+// before. With -reorder 0, no line is moved within its FILE. A late one is replayed at the time of the line
+// before.
 //
 // Memory is needed for the names and the state of clients, and for the lines that wait to be put
 // in order: some 30 MB by default, and some 100 MB more with -policy. It does not grow with the number of
@@ -224,8 +226,8 @@
 //
 // With -cost an event costs the sum of the fields named there, instead of one unit. Fields are in the
 // units of the log: duration costs milliseconds if the log has milliseconds. A field
-// that is negative, or no whole number, makes the line unreadable. In access logs, in patterns and of Amazon
-// S3, a size of "-" costs 0. With -estimate a
+// that is negative, or no whole number, makes the line unreadable. A size of "-" costs 0 in access logs,
+// patterns and logs of Amazon S3; in JSON and CSV it is unreadable. With -estimate a
 // call reserves the estimate, as it would before its cost is known. If it is admitted, it is
 // settled to its cost: at once, or with -settle that much later by the log's clock, before
 // any event of that instant. A summand of digits is a number: -estimate ContextTokens+500

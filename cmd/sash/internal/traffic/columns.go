@@ -79,7 +79,10 @@ func (c *columns) decode(line string, r *record) error {
 // checkKey refuses a row whose client is unknown. A column named addr may otherwise have any text.
 func (c *columns) checkKey(values []string) error {
 	for i, f := range c.fields {
-		if err := f.checkKnown(values[i]); err != nil && f.flag == "key" {
+		if f.flag != "key" {
+			continue
+		}
+		if err := f.checkValue(values[i]); err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ func wholeNumber(column, value string) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%s %s is not a whole number of 64 bits", column, Clip(value))
+		return 0, fmt.Errorf("%s %s is not a whole number of 64 bits, as a cost must be", column, Clip(value))
 	case n < 0:
 		return 0, fmt.Errorf("%s %d is negative", column, n)
 	}

@@ -8,8 +8,9 @@ import (
 )
 
 // lasting is the field that tells how long a request has lasted, in nanoseconds, whatever the unit of the
-// log. A field that flags name as duration is another: it has the value that stands in the log.
-const lasting = "duration of the request"
+// log. A field that flags name as duration is another: it has the value that stands in the log. No argument of a
+// command has a zero byte, so no flag names lasting.
+const lasting = "\x00duration of the request"
 
 // duration is the field of several servers, and the column, for lasting.
 const duration = "duration"
@@ -84,7 +85,7 @@ func lastsOf(v string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("duration %s is no number as its server writes it", Clip(v))
+		return 0, fmt.Errorf("duration %s is none: want a number, and of Envoy whole milliseconds", Clip(v))
 	}
 	return n, nil
 }

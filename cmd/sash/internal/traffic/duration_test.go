@@ -141,15 +141,21 @@ func TestDuration_NamedByAFlagIsAsTheLogHasIt(t *testing.T) {
 	assert.ErrorContains(t, err, "-cost duration: - has no duration, line 1 is the pattern of -format")
 }
 
+// No flag names the field that policies need, whatever a column is called.
+func TestDuration_OfAColumnWithTheNameInMessages(t *testing.T) {
+	tr := readLog(t, "when,duration of the request\n10,7\n11,8\n", "-time", "when", "-key", "duration of the request")
+	assert.Equal(t, []string{"7", "8"}, tr.Clients)
+}
+
 func TestLasting_OfNoNumber(t *testing.T) {
 	for _, text := range []string{"soon", "-5", "1e3", "1.5s", "99999999999999999999"} {
 		_, _, err := lastsIn(t, Settings{}, `{"msec":1773100810.5,"remote_addr":"192.0.2.1","request_time":"`+text+`"}`+"\n")
-		assert.ErrorContains(t, err, "duration \""+text+"\" is no number as its server writes it")
+		assert.ErrorContains(t, err, "duration \""+text+"\" is none: want a number, and of Envoy whole milliseconds")
 	}
 	// Where the first line is Envoy's, decimals are no milliseconds.
 	const envoy = `{"start_time":"2026-03-10T00:00:10Z","duration":%s,"downstream_remote_address":"192.0.2.1:99"}` + "\n"
 	_, _, err := lastsIn(t, Settings{}, fmt.Sprintf(envoy+envoy, "11", "1.5"))
-	assert.ErrorContains(t, err, "duration \"1.5\" is no number as its server writes it")
+	assert.ErrorContains(t, err, "duration \"1.5\" is none: want a number, and of Envoy whole milliseconds")
 	_, _, err = lastsIn(t, Settings{}, "1773100800000000\t192.0.2.1\n")
 	assert.ErrorContains(t, err, "-test: - has no duration of the request, line 1 is a .tsv of time and client")
 }

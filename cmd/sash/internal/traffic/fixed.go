@@ -155,7 +155,7 @@ func (f *fixed) takeCut(n int, line string, r *record) error {
 	}
 	for i, s := range f.sources {
 		if s.index >= n && f.fields[i].flag != "" {
-			return fmt.Errorf("it is cut short before its %s, which -%s wants", f.fields[i].name, f.fields[i].flag)
+			return fmt.Errorf("it is cut short before its %s, which -%s wants", f.fields[i], f.fields[i].flag)
 		}
 	}
 	r.cut = true

@@ -40,6 +40,9 @@ type wanted struct {
 
 type wantedField struct{ name, flag string } // the flag is "" if the field may be missing
 
+// String returns the name for messages.
+func (f wantedField) String() string { return strings.TrimPrefix(f.name, "\x00") }
+
 // add adds a field, and returns its index.
 func (w *wanted) add(name, flag string) int {
 	w.fields = append(w.fields, wantedField{name, flag})
@@ -58,12 +61,12 @@ type lackError struct {
 }
 
 func (e *lackError) Error() string {
-	return fmt.Sprintf("no %s, which -%s wants: the line is %s", e.name, e.flag, e.title)
+	return fmt.Sprintf("no %s, which -%s wants: the line is %s", e.wantedField, e.flag, e.title)
 }
 
 // of returns the error about a file whose first lines have no such field.
 func (e *lackError) of(flags, file string, line int64) error {
-	text := fmt.Sprintf("-%s: %s has no %s, line %d is %s", flags, file, e.name, line, e.title)
+	text := fmt.Sprintf("-%s: %s has no %s, line %d is %s", flags, file, e.wantedField, line, e.title)
 	if len(e.has) > 0 {
 		text += " with the fields " + Clip(strings.Join(e.has, " "))
 	}
@@ -299,15 +302,15 @@ func (w *wanted) checkClient(values []string) error {
 // checkKnown refuses values in which addr is wanted and unknown.
 func (w *wanted) checkKnown(values []string) error {
 	for i, f := range w.fields {
-		if err := f.checkKnown(values[i]); err != nil {
+		if err := f.checkValue(values[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkKnown refuses an address that is unknown.
-func (f wantedField) checkKnown(v string) error {
+// checkValue refuses an address that is unknown.
+func (f wantedField) checkValue(v string) error {
 	if f.name == Addr && (v == "" || v == "-") {
 		return fmt.Errorf("no addr, which -%s wants: it is %q", f.flag, v)
 	}

@@ -249,7 +249,7 @@ func (j *jsonLines) about() string {
 	text := ", time from " + j.paths[0].field
 	for i, f := range j.wanted.fields {
 		if got := j.paths[i+1].field; f.flag != "" && got != f.name {
-			text += fmt.Sprintf(", %s from %s%s", f.name, got, j.paths[i+1].unit)
+			text += fmt.Sprintf(", %s from %s%s", f, got, j.paths[i+1].unit)
 		}
 	}
 	return text

@@ -134,6 +134,11 @@ func TestSettings_RefusesRoomThatNoMachineHas(t *testing.T) {
 	require.NoError(t, err)
 	got, _ := readAll(t, s, "2\tb\n1\ta\n")
 	assert.Equal(t, []string{"1 a", "2 b"}, got)
+	for text, want := range map[string]int{"0x400": 1024, "1_000_000": 1000000, "0x0": InOrder} {
+		s, err := settingsOf([]string{"-reorder", text})
+		require.NoError(t, err)
+		assert.Equal(t, want, s.Reorder)
+	}
 }
 
 // A line with a time far ahead does not make those after it late.

@@ -172,11 +172,11 @@ func (s *Settings) setSeparator(v string) error {
 }
 
 func (s *Settings) setReorder(v string) error {
-	n, err := strconv.Atoi(v)
+	n, err := strconv.ParseInt(v, 0, strconv.IntSize)
 	if err != nil || n < 0 || n > maxReorder {
 		return fmt.Errorf("-reorder must be from 0 to %d, got %s", maxReorder, Clip(v))
 	}
-	if s.Reorder = n; n == 0 {
+	if s.Reorder = int(n); n == 0 {
 		s.Reorder = InOrder
 	}
 	return nil
