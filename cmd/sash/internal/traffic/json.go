@@ -133,8 +133,8 @@ func (j *jsonLines) resolve(line string) error {
 }
 
 // datesBeginning reports whether the time in that field of a line is the beginning of its request. Traefik's
-// fields are StartUTC and StartLocal. Another time of Envoy is taken for the beginning as well, since formats often
-// give that another name. If the line also has start_time, the other is taken for a collector's, or %EMIT_TIME%.
+// fields are StartUTC and StartLocal. A time of Envoy is taken for the beginning under any other name as well. If the
+// line also has start_time, the other is taken for the end: it is a collector's, or %EMIT_TIME%.
 func datesBeginning(field, line string, envoy bool) bool {
 	name := strings.TrimPrefix(field, ".")
 	return name == startTime || strings.HasPrefix(name, "Start") || envoy && !gjson.Get(line, startTime).Exists()
