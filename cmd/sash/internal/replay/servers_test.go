@@ -123,7 +123,9 @@ CustomLog DIR/own.log own
 }
 
 func haproxyConfig(dir, address, backend string) (string, []string) {
+	// A line was once missing from its output. One thread has no other to compete with.
 	text := `global
+	nbthread 1
 	log stdout format raw local0
 defaults
 	mode http
