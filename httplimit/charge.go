@@ -75,7 +75,8 @@ func (c *Charges) Serve(next http.Handler, w http.ResponseWriter, r *http.Reques
 	rec := &recorder{ResponseWriter: w, ctx: r.Context()}
 	// Settle also if next panics or ends its goroutine. Then the response is uncertain.
 	defer func() { c.Settle(rec.response(r)) }()
-	rec.serve(next, r, c)
+	ctx, found := c.context(rec.ctx)
+	rec.serve(next, r, ctx, found)
 	rec.returned = true
 }
 

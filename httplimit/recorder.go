@@ -25,14 +25,14 @@ type recorder struct {
 	body        *requestBody // nil: the request has none
 }
 
-// serve calls next with a copy of r that has the context of c, and whose body is watched: net/http
+// serve calls next with a copy of r that has the context ctx, and whose body is watched: net/http
 // inspects the body of its own request. Afterwards, the other fields are copied back: the server deletes
-// the files of a form, and handlers around this one may read the Pattern.
-func (rec *recorder) serve(next http.Handler, r *http.Request, c *Charges) {
+// the files of a form, and handlers around this one may read the Pattern. If ctx is not new to r, and r has
+// no body, next is called with r itself.
+func (rec *recorder) serve(next http.Handler, r *http.Request, ctx context.Context, isNew bool) {
 	own := r.Body
 	hasBody := own != nil && own != http.NoBody
-	ctx, found := c.context(rec.ctx)
-	if !hasBody && !found {
+	if !hasBody && !isNew {
 		next.ServeHTTP(rec.wrapped(), r)
 		return
 	}

@@ -74,7 +74,7 @@ var ofHTTPModel = []mutant{
 	},
 	{
 		name: "contexts-are-compared", fault: "a request panics whose context is of a type that cannot be compared",
-		file: "httplimit/recorder.go", old: "!hasBody && !found", new: "!hasBody && ctx == rec.ctx && !found",
+		file: "httplimit/recorder.go", old: "!hasBody && !isNew", new: "!hasBody && ctx == rec.ctx && !isNew",
 		tests: "TestCharge_OfARequestWithAnyContext",
 	},
 }
