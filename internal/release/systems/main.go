@@ -32,7 +32,7 @@ func main() {
 // run runs the command in the workspace or module that contains dir, and returns the exit status.
 func run(ctx context.Context, dir string, systems []string, stdout, stderr io.Writer) int {
 	if len(systems) == 0 {
-		command.Say(stderr, name, errors.New("usage: go run ./internal/release/systems GOOS/GOARCH..."))
+		command.Say(stderr, name, errors.New("want systems, such as windows/amd64"))
 		return command.Usage
 	}
 	status := command.OK

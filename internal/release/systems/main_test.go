@@ -51,7 +51,7 @@ func TestRun_RefusesWhatIsNoSystem(t *testing.T) {
 		status int
 		says   string
 	}{
-		{nil, command.Usage, "usage: "},
+		{nil, command.Usage, "want systems"},
 		{[]string{"windows"}, command.Failed, "windows: a system is GOOS/GOARCH"},
 		{[]string{"linux/amd65"}, command.Failed, "linux/amd65: "},
 	} {
