@@ -47,7 +47,7 @@ func TestKeys_DoNotEscape(t *testing.T) {
 		"leaving.go: []target{...} does not escape": 2, // ReserveLeaving, WaitLeaving
 		"take.go: []target{...} does not escape":    1, // decideUnplaced
 		"reserve.go: []target{...} does not escape": 1, // Reserve
-		"wait.go: []target{...} does not escape":    3, // Wait, WaitReserve, waitHolding
+		"wait.go: []target{...} does not escape":    4, // Wait, WaitReserve, waitHolding, leastWaitFor
 	}, placed)
 }
 
