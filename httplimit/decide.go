@@ -211,7 +211,8 @@ func (c *call) addShadowTake(p *policy, r *http.Request) {
 	}
 }
 
-// handlePanic logs a panic, and reports one in a policy. It does not log http.ErrAbortHandler: that is its purpose.
+// handlePanic logs a panic, unless it is http.ErrAbortHandler, which net/http does not log either. It reports a
+// panic in a policy to the observers.
 func (c *call) handlePanic(r *http.Request, fault any) {
 	p := c.running // nil: an observer, the store or a function of WithSash has panicked, and there is no event
 	if fault != http.ErrAbortHandler {

@@ -218,7 +218,7 @@ var ofTraffic = []mutant{
 		tests: "TestSize_OfNoBytes", in: ofLogs,
 	},
 	{
-		name: "unreadable-files-go-unnoticed", fault: "a file of which no line can be read does not count, if others can be read",
+		name: "unreadable-files-go-unnoticed", fault: "a file without a readable line is no fault if another file has one",
 		file: "cmd/sash/internal/traffic/traffic.go", old: "if !s.counted && s.unread != nil &&", new: "if s.counted && s.unread != nil &&",
 		tests: "TestRun_FilesOfWhichNothingIsRead", in: "cmd/sash/internal/replay",
 	},
