@@ -85,7 +85,7 @@ var ofRedisHolds = []mutant{
 	// Waiting.
 	{
 		name: "redis-wait-refuses-what-is-held", fault: "a deadline refuses a Wait that a release may admit",
-		file: "sashredis/wait.go", old: "a.certain > left", new: "d.RetryAfter > left",
+		file: "sashredis/wait.go", old: "a.certain > left", new: "a.RetryAfter > left",
 		tests: "TestAtOnce|TestModel$",
 	},
 	{
